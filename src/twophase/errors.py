@@ -1,0 +1,110 @@
+"""Every error this package raises, and what each asks of its caller.
+
+TwoPhaseError                    base, never raised itself
+  ConfigurationError             a setting is wrong; raised before any I/O
+  SetupError                     this machine lacks something: Java, network, a port, disk space
+  ProtocolViolation              a bug of this package; never caught
+  StoreUnavailable               transient; nothing was decided, try again
+  CommitError                    carries the transaction's ids
+    CommitOutcomeUnknown         asked, no answer; the only legal act is to ask again
+    CommitRejected               the store decided against us
+      Fenced                     a newer owner of the transactional id exists; stop
+      TransactionExpired         the store aborted the transaction; write the batch again
+      InvalidState               the transaction is not in a state that allows the request
+  RowRejected                    a row that no retry can write; names row, column, size, limit
+
+The class says what the caller must do now. `str(error)` begins with a stable code and ends with
+every id the error carries, because Spark hands on only the text. `docs/errors.md` has one entry
+per code.
+"""
+
+from typing import Any, ClassVar
+
+
+class TwoPhaseError(Exception):
+    """Base of every error raised on purpose; `code` is stable across releases."""
+
+    code: ClassVar[str] = "TWOPHASE"
+
+    def __init__(self, message: str, **ids: object) -> None:
+        super().__init__(message)
+        self.message = message
+        self.ids = ids
+
+    def __str__(self) -> str:
+        ids = " ".join(f"{name}={value}" for name, value in self.ids.items() if value is not None)
+        return f"{self.code}: {self.message}" + (f" [{ids}]" if ids else "")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Survive pickling: an executor's error reaches the driver whole."""
+        return _rebuild, (type(self), self.message, self.ids)
+
+
+def _rebuild(kind: type[TwoPhaseError], message: str, ids: dict[str, object]) -> TwoPhaseError:
+    return kind(message, **ids)
+
+
+class ConfigurationError(TwoPhaseError):
+    """A setting is wrong; names the key, the value found and what is allowed."""
+
+    code = "TWOPHASE_CONFIGURATION"
+
+
+class SetupError(TwoPhaseError):
+    """This machine lacks something; says what to do about it."""
+
+    code = "TWOPHASE_SETUP"
+
+
+class ProtocolViolation(TwoPhaseError):
+    """An invariant of this package is broken; never caught, always reported as a bug."""
+
+    code = "TWOPHASE_PROTOCOL_VIOLATION"
+
+
+class StoreUnavailable(TwoPhaseError):
+    """The store could not be asked, or asked to come back later; nothing was decided."""
+
+    code = "TWOPHASE_STORE_UNAVAILABLE"
+
+
+class CommitError(TwoPhaseError):
+    """Base of what can go wrong with a transaction; carries its ids."""
+
+    code = "TWOPHASE_COMMIT"
+
+
+class CommitOutcomeUnknown(CommitError):
+    """The store was asked and did not answer; ask again, decide nothing else."""
+
+    code = "TWOPHASE_COMMIT_OUTCOME_UNKNOWN"
+
+
+class CommitRejected(CommitError):
+    """The store decided against the request; asking again changes nothing."""
+
+    code = "TWOPHASE_COMMIT_REJECTED"
+
+
+class Fenced(CommitRejected):
+    """A newer owner of the transactional id exists; this one must stop for good."""
+
+    code = "TWOPHASE_FENCED"
+
+
+class TransactionExpired(CommitRejected):
+    """The store aborted the transaction; nothing of it is visible, write it again."""
+
+    code = "TWOPHASE_TRANSACTION_EXPIRED"
+
+
+class InvalidState(CommitRejected):
+    """The transaction is not in a state that allows the request."""
+
+    code = "TWOPHASE_INVALID_STATE"
+
+
+class RowRejected(TwoPhaseError):
+    """A row that no retry can write; names the row, the column, the size and the limit."""
+
+    code = "TWOPHASE_ROW_REJECTED"

@@ -1,0 +1,1 @@
+"""Kafka: Arrow columns to record batches, and the transactions that carry them."""

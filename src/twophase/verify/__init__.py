@@ -1,0 +1,1 @@
+"""Workload, faults and checkers that prove exactly-once on real processes."""
