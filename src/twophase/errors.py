@@ -5,10 +5,13 @@ TwoPhaseError                    base, never raised itself
   SetupError                     this machine lacks something: Java, network, a port, disk space
   ProtocolViolation              a bug of this package; never caught
   StoreUnavailable               transient; nothing was decided, try again
+  AccessDenied                   the store refuses this user; grant what the message names
   CommitError                    carries the transaction's ids
     CommitOutcomeUnknown         asked, no answer; the only legal act is to ask again
     CommitRejected               the store decided against us
       Fenced                     a newer owner of the transactional id exists; stop
+      EpochStale                 a rival, or the store's own timeout; re-acquire to learn which
+      IdentityForgotten          the store no longer knows the producer id; nothing is open
       TransactionExpired         the store aborted the transaction; write the batch again
       InvalidState               the transaction is not in a state that allows the request
   RowRejected                    a row that no retry can write; names row, column, size, limit
@@ -68,6 +71,12 @@ class StoreUnavailable(TwoPhaseError):
     code = "TWOPHASE_STORE_UNAVAILABLE"
 
 
+class AccessDenied(TwoPhaseError):
+    """The store refuses this user; names what to grant."""
+
+    code = "TWOPHASE_ACCESS_DENIED"
+
+
 class CommitError(TwoPhaseError):
     """Base of what can go wrong with a transaction; carries its ids."""
 
@@ -90,6 +99,18 @@ class Fenced(CommitRejected):
     """A newer owner of the transactional id exists; this one must stop for good."""
 
     code = "TWOPHASE_FENCED"
+
+
+class EpochStale(CommitRejected):
+    """The epoch is not current: a rival, or the store's timeout; re-acquire to learn which."""
+
+    code = "TWOPHASE_EPOCH_STALE"
+
+
+class IdentityForgotten(CommitRejected):
+    """The store no longer knows the producer id: nothing is open, own the id anew."""
+
+    code = "TWOPHASE_IDENTITY_FORGOTTEN"
 
 
 class TransactionExpired(CommitRejected):

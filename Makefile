@@ -1,0 +1,49 @@
+# Two commands do everything on a machine with Python 3.11+, make and Java 17+:
+#   make demo    starts a real Kafka and shows what a transaction hides and reveals
+#   make test    checks and tests all of it
+# Set-up happens on the way and costs nothing the second time.
+
+PYTHON ?= python3
+VENV := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-long check bench bench-check lock clean
+
+help: ## show this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## make .venv from the lock (every other target does this first)
+	@$(PYTHON) tools/setup_venv.py
+
+demo: setup ## start a real Kafka, show one committed and one aborted transaction
+	@$(VENV)/twophase demo
+
+check: setup ## ruff and mypy
+	@$(VENV)/ruff format --check .
+	@$(VENV)/ruff check .
+	@$(VENV)/mypy
+
+test: check ## every check and every test that takes seconds
+	@$(VENV)/python tools/fetch_jars.py
+	@$(VENV)/coverage erase
+	@$(VENV)/coverage run -m pytest -m "not long"
+	@$(VENV)/coverage combine -q
+	@$(VENV)/coverage report
+
+test-long: setup ## the long proofs, after the short ones
+	@$(VENV)/python tools/fetch_jars.py
+	@$(VENV)/python -m pytest -m "long"
+
+bench: setup ## measure speed beside its peers; writes build/bench.json
+	@$(VENV)/python -m bench
+
+bench-check: bench ## fail when a figure misses what it must reach
+	@$(VENV)/python -m bench check
+
+lock: setup ## resolve pyproject.toml anew into requirements/dev.txt
+	@$(VENV)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	  --no-header --no-annotate --no-emit-index-url --all-extras --group dev \
+	  -c requirements/constraints.txt pyproject.toml -o requirements/dev.txt
+
+clean: ## remove what the targets made
+	rm -rf .venv build .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*

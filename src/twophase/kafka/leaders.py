@@ -1,0 +1,54 @@
+"""Which node leads which partition, asked for again whenever an answer says otherwise."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kafka.protocol.metadata import MetadataRequest
+
+from twophase.errors import AccessDenied, ConfigurationError, StoreUnavailable
+from twophase.kafka.answers import name_of
+from twophase.kafka.identity import TopicPartition
+
+_LEADER_UNKNOWN = -1
+_UNKNOWN_TOPIC = 3
+_INVALID_TOPIC = 17
+_ACCESS_DENIED = 29
+
+
+def leaders_request(topics: Iterable[str]) -> Any:
+    """Return a Metadata request for the named topics that creates none of them."""
+    topic = MetadataRequest.MetadataRequestTopic
+    return MetadataRequest(
+        topics=[topic(name=name) for name in sorted(set(topics))], allow_auto_topic_creation=False
+    )
+
+
+def leaders_in(answer: Any) -> dict[TopicPartition, int]:
+    """Return the leaders that a Metadata answer knows, leaving out partitions without one."""
+    return {
+        TopicPartition(topic.name, partition.partition_index): partition.leader_id
+        for topic in answer.topics
+        if topic.error_code == 0
+        for partition in topic.partitions
+        if partition.leader_id != _LEADER_UNKNOWN
+    }
+
+
+def partition_counts_in(answer: Any) -> Mapping[str, int]:
+    """Return how many partitions each topic of a Metadata answer has; raise for one without."""
+    counts = {}
+    for topic in answer.topics:
+        if topic.error_code == _UNKNOWN_TOPIC:
+            raise ConfigurationError(
+                f"topic {topic.name!r} does not exist on this cluster; create it first"
+            )
+        if topic.error_code == _INVALID_TOPIC:
+            raise ConfigurationError(f"topic {topic.name!r} is not a valid topic name")
+        if topic.error_code == _ACCESS_DENIED:
+            raise AccessDenied(
+                f"topic {topic.name!r} may not be described; grant DESCRIBE and WRITE on it"
+            )
+        if topic.error_code:
+            raise StoreUnavailable(f"topic {topic.name!r}: {name_of(topic.error_code)}")
+        counts[topic.name] = len(topic.partitions)
+    return counts

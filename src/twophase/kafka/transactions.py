@@ -1,0 +1,183 @@
+"""The life of a Kafka transaction by handle: own, re-acquire, add partitions, commit, abort.
+
+A transaction belongs to whoever holds its `Identity`. Any process may write under it, each output
+partition from exactly one of them, and one commit makes everything visible at once.
+
+own ──> Identity ──> produce (any process) ──> commit ──> the next Identity (V2), or
+  ▲                                  │            │         re-acquire for it (V1)
+  └──── IdentityForgotten            └──> abort ──┘
+           ▲
+  re-acquire (after any doubt): the next Identity, or Fenced for good
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from kafka.protocol.producer.transaction import (
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+)
+
+from twophase.errors import CommitOutcomeUnknown, Fenced, IdentityForgotten, ProtocolViolation
+from twophase.kafka import answers
+from twophase.kafka.admin import describe_transaction
+from twophase.kafka.claims import Claim, claim
+from twophase.kafka.coordinator import Question, settle
+from twophase.kafka.identity import Identity, TopicPartition, TransactionVersion
+from twophase.kafka.wire import TRANSACTION, Wire
+
+
+class Transactions:
+    """Transactions of one cluster, for this process."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    def own(self, transactional_id: str, *, timeout_ms: int | None = None) -> Identity:
+        """Fence every older owner of the id, end what it left open, and return the new identity.
+
+        `timeout_ms` (kafka.transaction.timeout.ms unless given) is how long the broker lets a
+        transaction of this identity stay open before it aborts it.
+        """
+        version = self._wire.transaction_version()
+        return self._init(Identity(transactional_id, -1, -1, version), timeout_ms)
+
+    def reacquire(self, identity: Identity, *, timeout_ms: int | None = None) -> Identity:
+        """Return a fresh identity after the broker's timeout or any doubt; `Fenced` after a rival.
+
+        Never the bare form of InitProducerId: it would take the id back from its rightful new
+        owner. What was open under this identity is aborted.
+        """
+        seen = describe_transaction(self._wire, identity.transactional_id)
+        match claim(identity, seen):
+            case Claim.FORGOTTEN:
+                raise IdentityForgotten(
+                    "the coordinator does not know the transactional id", **identity.ids()
+                )
+            case Claim.FENCED:
+                raise Fenced("a newer owner has a transaction open", **identity.ids())
+            case Claim.ABORT_THEN_ASK:
+                self.abort(identity)
+            case Claim.ASK_WITH_NEXT_EPOCH:
+                identity = identity.successor(identity.producer_id, identity.epoch + 1)
+        return self._init(identity, timeout_ms)
+
+    def _init(self, identity: Identity, timeout_ms: int | None) -> Identity:
+        if timeout_ms is None:
+            timeout_ms = self._wire.options.transaction_timeout_ms
+
+        def request() -> Any:
+            return InitProducerIdRequest(
+                transactional_id=identity.transactional_id,
+                transaction_timeout_ms=timeout_ms,
+                producer_id=identity.producer_id,
+                producer_epoch=identity.epoch,
+                # v3 is the first that takes producer id and epoch; v6 is for KIP-939 only.
+                min_version=3,
+                max_version=5,
+            )
+
+        answer = settle(
+            self._wire,
+            Question(
+                kind=TRANSACTION,
+                key=identity.transactional_id,
+                request=request,
+                codes=_top_level,
+                table=answers.INIT_PRODUCER_ID,
+                ids=identity.ids(),
+                advice=f"kafka.transaction.timeout.ms is {timeout_ms}",
+            ),
+        )
+        return identity.successor(answer.producer_id, answer.producer_epoch)
+
+    def add_partitions(self, identity: Identity, partitions: Iterable[TopicPartition]) -> None:
+        """Make partitions part of the transaction before they are written to; nothing under V2."""
+        if identity.version is TransactionVersion.V2:
+            return
+        by_topic: dict[str, list[int]] = defaultdict(list)
+        for topic, partition in sorted(set(partitions)):
+            by_topic[topic].append(partition)
+        if not by_topic:
+            return
+        topic_of = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+
+        def request() -> Any:
+            return AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=identity.transactional_id,
+                v3_and_below_producer_id=identity.producer_id,
+                v3_and_below_producer_epoch=identity.epoch,
+                v3_and_below_topics=[topic_of(name=t, partitions=p) for t, p in by_topic.items()],
+                max_version=3,  # v4 is for brokers
+            )
+
+        settle(
+            self._wire,
+            Question(
+                kind=TRANSACTION,
+                key=identity.transactional_id,
+                request=request,
+                codes=lambda answer: (
+                    partition.partition_error_code
+                    for topic in answer.results_by_topic_v3_and_below
+                    for partition in topic.results_by_partition
+                ),
+                table=answers.ADD_PARTITIONS,
+                ids=identity.ids(),
+            ),
+        )
+
+    def commit(self, identity: Identity) -> Identity | None:
+        """Make the transaction visible; the next identity under V2, None under V1: re-acquire.
+
+        May be repeated without harm. Raises `CommitOutcomeUnknown` when an ask went unanswered and
+        no later one was answered with success: then only the marker can tell.
+        """
+        return self._end(identity, commit=True)
+
+    def abort(self, identity: Identity) -> Identity | None:
+        """Drop the transaction; the next identity under V2, None under V1: re-acquire."""
+        return self._end(identity, commit=False)
+
+    def _end(self, identity: Identity, *, commit: bool) -> Identity | None:
+        second = identity.version is TransactionVersion.V2
+
+        def request() -> Any:
+            return EndTxnRequest(
+                transactional_id=identity.transactional_id,
+                producer_id=identity.producer_id,
+                producer_epoch=identity.epoch,
+                committed=commit,
+                min_version=5 if second else 0,
+                max_version=5 if second else 4,
+            )
+
+        answer = settle(
+            self._wire,
+            Question(
+                kind=TRANSACTION,
+                key=identity.transactional_id,
+                request=request,
+                codes=_top_level,
+                table=answers.END_TXN,
+                ids=identity.ids(),
+                advice="this was a commit" if commit else "this was an abort",
+                in_doubt=CommitOutcomeUnknown,
+            ),
+        )
+        if not second:
+            return None
+        following = identity.successor(answer.producer_id, answer.producer_epoch)
+        if following.producer_id < 0 or following.epoch < 0 or following == identity:
+            raise ProtocolViolation(
+                f"EndTxn v5 answered with producer id {answer.producer_id} and epoch "
+                f"{answer.producer_epoch}, which cannot follow",
+                **identity.ids(),
+            )
+        return following
+
+
+def _top_level(answer: Any) -> tuple[int]:
+    return (answer.error_code,)

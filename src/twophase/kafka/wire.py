@@ -1,0 +1,178 @@
+"""The one module that touches kafka-python's private send-to-node interface.
+
+kafka-python runs an event loop of its own on one I/O thread; its connection manager opens, secures
+and reopens connections and encodes requests. Everything this package asks of a broker goes through
+`Wire.ask` (one request, its answer) or `Wire.submit` (one request, a callback). Whatever goes wrong
+below leaves here as `StoreUnavailable`, `AccessDenied` or `ConfigurationError`; an answer is
+returned as it came, errors inside it included, because their meaning depends on the request.
+"""
+
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any, Final, Self
+
+import kafka.errors as kafka_errors
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
+from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest
+
+from twophase.errors import AccessDenied, ConfigurationError, StoreUnavailable, TwoPhaseError
+from twophase.kafka.identity import TransactionVersion
+from twophase.kafka.options import KafkaOptions
+
+GROUP: Final = 0
+TRANSACTION: Final = 1
+
+# The window is ours to keep, per partition (see lane.py). kafka-python's own limit does not queue
+# past itself, it fails the request; so it is put out of reach.
+_NO_LIMIT: Final = 1_000_000
+
+# What the broker's operators see in its request metrics (KIP-511).
+_SOFTWARE: Final = {
+    "client_software_name": "twophase",
+    "client_software_version": version("twophase"),
+}
+
+Done = Callable[[Any, TwoPhaseError | None], None]
+
+
+class Wire:
+    """Connections to one cluster, shared by everything in this process that talks to it."""
+
+    def __init__(self, options: KafkaOptions) -> None:
+        self.options = options
+        settings = options.connection_settings() | {
+            **_SOFTWARE,
+            "max_in_flight_requests_per_connection": _NO_LIMIT,
+        }
+        # A large Produce holds the loop for more than kafka-python's 0.1 s on a busy machine;
+        # its warning would blame user code that is not there.
+        self._net = NetworkSelector(client_id=options.client_id, slow_task_threshold_secs=0)
+        self._manager = KafkaConnectionManager(self._net, **settings)
+        self._coordinators: dict[tuple[int, str], int] = {}
+        self._closed = False
+        self._net.start()
+        try:
+            self._manager.bootstrap(timeout_ms=options.max_block_ms)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, Exception):
+                raise _translated(error, f"no answer from {_servers(options)}") from error
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection and end the I/O thread; idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        self._net.call_soon_threadsafe(self._manager.close)
+        self._net.stop(timeout_ms=5_000)
+        self._net.close()
+
+    def ask(self, request: Any, node: int | None = None) -> Any:
+        """Return the answer to one request; `node=None` asks any broker."""
+        try:
+            return self._manager.run(self._send, request, node)
+        except Exception as error:
+            raise _translated(error, f"{type(request).__name__} got no answer") from error
+
+    def submit(self, request: Any, node: int | None, done: Done) -> None:
+        """Send one request; `done(answer, error)` is called on the I/O thread, once."""
+
+        def go() -> None:
+            try:
+                future = self._manager.send(request, node_id=node)
+            except Exception as error:  # noqa: BLE001 - every failure must reach `done`
+                done(None, _translated(error, f"node {node} cannot be reached"))
+                return
+            future.add_callback(lambda answer: done(answer, None))
+            future.add_errback(
+                lambda error: done(None, _translated(error, f"no answer from node {node}"))
+            )
+
+        self._net.call_soon_threadsafe(go)
+
+    def later(self, delay_s: float, act: Callable[[], None]) -> None:
+        """Call `act` on the I/O thread after a delay."""
+
+        def go() -> None:
+            self._net.call_later(delay_s, act)
+
+        self._net.call_soon_threadsafe(go)
+
+    async def _send(self, request: Any, node: int | None) -> Any:
+        # A node is briefly not ready while its connection backs off or a quota mutes it. Waiting
+        # here keeps every caller's own retry loop for answers only.
+        deadline = time.monotonic() + self.options.request_timeout_ms / 1000
+        while True:
+            try:
+                return await self._manager.send(request, node_id=node)
+            except kafka_errors.NodeNotReadyError:
+                if time.monotonic() >= deadline:
+                    raise
+                await self._net.sleep(self.options.retry_backoff_ms / 1000)
+
+    def transaction_version(self) -> TransactionVersion:
+        """Return the protocol that the cluster's finalised features ask for."""
+        answer = self.ask(ApiVersionsRequest(**_SOFTWARE))
+        for feature in answer.finalized_features or ():
+            if feature.name == "transaction.version" and feature.max_version_level >= 2:  # noqa: PLR2004
+                return TransactionVersion.V2
+        return TransactionVersion.V1
+
+    def nodes(self) -> tuple[int, ...]:
+        """Return the ids of the cluster's brokers."""
+        return tuple(broker.node_id for broker in self._manager.cluster.brokers())
+
+    def coordinator(self, kind: int, key: str) -> int:
+        """Return the node that coordinates a group or a transactional id, remembered."""
+        known = self._coordinators.get((kind, key))
+        if known is not None:
+            return known
+        deadline = time.monotonic() + self.options.max_block_ms / 1000
+        while True:
+            code, node = self._find_coordinator(kind, key)
+            if code == 0:
+                self._coordinators[kind, key] = node
+                return node
+            error = kafka_errors.for_code(code)
+            if not getattr(error, "retriable", False) or time.monotonic() >= deadline:
+                raise _translated(error(), f"the coordinator of {key!r} cannot be found")
+            time.sleep(self.options.retry_backoff_ms / 1000)
+
+    def forget_coordinator(self, kind: int, key: str) -> None:
+        """Ask again next time: the coordinator has moved or does not answer."""
+        self._coordinators.pop((kind, key), None)
+
+    def _find_coordinator(self, kind: int, key: str) -> tuple[int, int]:
+        # Asked one by one although v4 takes many: a sink has one transactional id and one group.
+        answer = self.ask(FindCoordinatorRequest(key=key, key_type=kind, max_version=3))
+        return answer.error_code, answer.node_id
+
+
+def _servers(options: KafkaOptions) -> str:
+    return f"kafka.bootstrap.servers={','.join(options.bootstrap_servers)}"
+
+
+def _translated(error: BaseException, what: str) -> TwoPhaseError:
+    """Map the lower library's errors to ours; the only place that knows both."""
+    if isinstance(error, TwoPhaseError):
+        return error
+    found = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if isinstance(
+        error,
+        kafka_errors.SaslAuthenticationFailedError
+        | kafka_errors.AuthorizationError
+        | kafka_errors.UnsupportedSaslMechanismError,
+    ):
+        return AccessDenied(f"{what}: {found}")
+    if isinstance(error, kafka_errors.IncompatibleBrokerVersion):
+        return ConfigurationError(f"{what}: the broker is too old for this request ({found})")
+    return StoreUnavailable(f"{what}: {found}")
