@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
+from kafka.admin import KafkaAdminClient
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,10 @@ def read(bootstrap_servers, topic, *, committed=True, timeout_s=30.0):
     """Return every row of a topic, in offset order per partition, up to its present end.
 
     With `committed`, the end is the last stable offset: an open transaction hides what follows it.
+    Transactions that are being ended are waited for, since EndTxn answers before readers see it.
     """
+    if committed:
+        wait_until_ended(bootstrap_servers, timeout_s)
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -40,6 +44,23 @@ def read(bootstrap_servers, topic, *, committed=True, timeout_s=30.0):
         return _drain(consumer, topic, partitions(bootstrap_servers, topic), timeout_s)
     finally:
         consumer.close()
+
+
+def wait_until_ended(bootstrap_servers, timeout_s=30.0):
+    """Wait until no transaction of the cluster is between its decision and its last partition."""
+    admin, deadline = (
+        KafkaAdminClient(bootstrap_servers=bootstrap_servers),
+        time.monotonic() + timeout_s,
+    )
+    try:
+        while any(
+            admin.list_transactions(state_filters=["PrepareCommit", "PrepareAbort"]).values()
+        ):
+            if time.monotonic() > deadline:
+                raise TimeoutError("a transaction is still being ended")
+            time.sleep(0.02)
+    finally:
+        admin.close()
 
 
 def _drain(consumer, topic, count, timeout_s):

@@ -1,5 +1,7 @@
 """Blocks for tests: rows that carry their identity, encoded by the package itself."""
 
+import time
+
 import pyarrow as pa
 
 from twophase.kafka.plan import EncodePlan
@@ -15,7 +17,12 @@ def blocks(topic, values, *, partition=0, partitions=None, key=None):
         columns["partition"] = pa.array([partition] * len(values), pa.int32())
         partitions = partition + 1
     plan = EncodePlan(topic=topic, partitions={topic: partitions})
-    return list(encode(pa.table(columns), plan, now_ms=1_700_000_000_000))
+    return list(encode(pa.table(columns), plan, now_ms=now_ms()))
+
+
+def now_ms():
+    """Return the present: a broker deletes rows that are older than its retention at any moment."""
+    return int(time.time() * 1000)
 
 
 def named(prefix, count):

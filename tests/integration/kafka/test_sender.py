@@ -1,0 +1,118 @@
+"""The sender against a real broker: order, backpressure, refusals, and never a false success."""
+
+import threading
+import time
+
+import pyarrow as pa
+import pytest
+from support.readers import read, values
+from support.rows import blocks, named, now_ms
+from support.writing import write
+
+from twophase.errors import RowRejected, StoreUnavailable
+from twophase.kafka.identity import TopicPartition
+from twophase.kafka.plan import EncodePlan
+from twophase.kafka.records import encode
+from twophase.kafka.sender import Sender
+from twophase.kafka.transactions import Transactions
+
+
+def test_rows_of_many_partitions_keep_their_order(
+    wire, broker, transactions, transactional_id, make_topic
+):
+    """200 partitions, blocks of all sizes: every row once, in order per partition."""
+    topic = make_topic(broker, partitions=200)
+    identity = transactions.own(transactional_id)
+    plan = EncodePlan({topic: 200}, topic=topic, block_bytes=2_000)
+    table = pa.table(
+        {
+            "key": pa.array([str(number % 977).encode() for number in range(40_000)], pa.binary()),
+            "value": pa.array(named("row", 40_000), pa.binary()),
+        }
+    )
+    done = write(wire, identity, encode(table, plan, now_ms=now_ms()))
+    assert sum(part.records for part in done) == 40_000
+    transactions.commit(identity)
+    rows = read(broker.bootstrap_servers, topic)
+    assert sorted(row.value for row in rows) == named("row", 40_000)
+    last = {}
+    for row in rows:
+        assert last.get(row.partition, b"") < row.value
+        last[row.partition] = row.value
+
+
+def test_the_acknowledgement_names_offsets(
+    wire, broker, transactions, transactional_id, make_topic
+):
+    """What flush returns is where the rows lie in the log, as a reader finds them."""
+    topic = make_topic(broker, partitions=2)
+    identity = transactions.own(transactional_id)
+    parts = [*blocks(topic, named("a", 5), partition=1), *blocks(topic, named("b", 7), partition=1)]
+    (done,) = write(wire, identity, parts)
+    assert (done.partition, done.blocks, done.records) == (TopicPartition(topic, 1), 2, 12)
+    assert done.size_bytes == sum(block.size_bytes for block in parts)
+    transactions.commit(identity)
+    offsets = [row.offset for row in read(broker.bootstrap_servers, topic)]
+    assert (done.first_offset, done.next_offset) == (offsets[0], offsets[-1] + 1)
+
+
+def test_backpressure_is_by_bytes(kafka, connect, transactional_id, make_topic):
+    """While the broker stands still, no more than kafka.buffer.memory is taken."""
+    wire = connect(kafka.bootstrap_servers, buffer_memory=50_000)
+    topic, identity = make_topic(kafka), Transactions(wire).own(transactional_id)
+    part = blocks(topic, [b"x" * 1_000] * 10)[0]
+    sender, taken = Sender(wire, identity), []
+
+    def fill():
+        for _ in range(20):
+            sender.send(part)
+            taken.append(part.size_bytes)
+
+    kafka.nodes[0].pause()
+    try:
+        thread = threading.Thread(target=fill)
+        thread.start()
+        deadline = time.monotonic() + 2
+        while len(taken) < 4 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        assert 0 < sum(taken) <= 50_000
+    finally:
+        kafka.nodes[0].resume()
+    thread.join(30)
+    (done,) = sender.flush()
+    assert done.records == 200
+    Transactions(wire).commit(identity)
+    assert len(values(kafka.bootstrap_servers, topic)) == 200
+
+
+def test_a_block_that_the_topic_refuses(wire, broker, transactions, transactional_id, make_topic):
+    """The sentence names sizes and the settings to change, and the sender stays stopped."""
+    topic = make_topic(broker, max_message_bytes=1_000)
+    identity = transactions.own(transactional_id)
+    with pytest.raises(RowRejected, match=r"3061 bytes|max\.message\.bytes") as caught:
+        write(wire, identity, blocks(topic, [b"x" * 3_000]))
+    assert "kafka.batch.size" in str(caught.value)
+    transactions.abort(identity)
+    assert values(broker.bootstrap_servers, topic, committed=False) == []
+
+
+def test_a_topic_that_does_not_exist(kafka, connect, transactional_id):
+    """A sender gives up after kafka.delivery.timeout.ms, and says for which partition."""
+    wire = connect(kafka.bootstrap_servers, delivery_timeout_ms=800, request_timeout_ms=500)
+    identity = Transactions(wire).own(transactional_id)
+    sender = Sender(wire, identity)
+    sender.send(blocks("no-such-topic", named("row", 1))[0])
+    with pytest.raises(StoreUnavailable, match=r"no-such-topic-0.*800 ms"):
+        sender.flush()
+
+
+def test_a_closed_sender_refuses(wire, transactions, transactional_id, broker, make_topic):
+    """After close nothing is taken and nothing is reported."""
+    topic, identity = make_topic(broker), transactions.own(transactional_id)
+    sender = Sender(wire, identity)
+    sender.close()
+    with pytest.raises(StoreUnavailable, match="closed"):
+        sender.send(blocks(topic, named("row", 1))[0])
+    with pytest.raises(StoreUnavailable, match="closed"):
+        sender.flush()

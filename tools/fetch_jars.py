@@ -1,0 +1,19 @@
+"""Fetch every jar that the tests use, so that no test waits for a download."""
+
+import sys
+
+from twophase.embedded.fetch import fetch_jars
+from twophase.errors import SetupError
+
+
+def main() -> None:
+    """Fetch what is not there yet; a failure is one sentence."""
+    try:
+        for name in ("kafka-4.3.1", "kafka-3.9.2", "spark-kafka-4.2.0"):
+            fetch_jars(name)
+    except SetupError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()
