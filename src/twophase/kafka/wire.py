@@ -1,4 +1,4 @@
-"""The one module that touches kafka-python's private send-to-node interface.
+"""The one door to kafka-python's private send-to-node interface.
 
 kafka-python runs an event loop of its own on one I/O thread; its connection manager opens, secures
 and reopens connections and encodes requests. Everything this package asks of a broker goes through
@@ -13,11 +13,11 @@ from importlib.metadata import version
 from typing import Any, Final, Self
 
 import kafka.errors as kafka_errors
-from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest
 
 from twophase.errors import AccessDenied, ConfigurationError, StoreUnavailable, TwoPhaseError
+from twophase.kafka.connections import REFUSALS, Connections
 from twophase.kafka.identity import TransactionVersion
 from twophase.kafka.options import KafkaOptions
 
@@ -49,17 +49,29 @@ class Wire:
         # A large Produce holds the loop for more than kafka-python's 0.1 s on a busy machine;
         # its warning would blame user code that is not there.
         self._net = NetworkSelector(client_id=options.client_id, slow_task_threshold_secs=0)
-        self._manager = KafkaConnectionManager(self._net, **settings)
+        self._manager = Connections(self._net, **settings)
         self._coordinators: dict[tuple[int, str], int] = {}
         self._closed = False
         self._net.start()
         try:
-            self._manager.bootstrap(timeout_ms=options.max_block_ms)
-        except BaseException as error:
+            self._bootstrap()
+        except BaseException:
             self.close()
-            if isinstance(error, Exception):
-                raise _translated(error, f"no answer from {_servers(options)}") from error
             raise
+
+    def _bootstrap(self) -> None:
+        servers = ",".join(self.options.bootstrap_servers)
+        what = f"no answer from kafka.bootstrap.servers={servers}"
+        limit_ms = self.options.max_block_ms
+        try:
+            self._manager.bootstrap(timeout_ms=limit_ms)
+        except kafka_errors.KafkaTimeoutError as error:
+            why = self._manager.last_failure or "no reason was given"
+            raise StoreUnavailable(
+                f"{what} within {limit_ms} ms (kafka.max.block.ms); the last try: {why}"
+            ) from error
+        except Exception as error:
+            raise _translated(error, what) from error
 
     def __enter__(self) -> Self:
         return self
@@ -157,21 +169,12 @@ class Wire:
         return answer.error_code, answer.node_id
 
 
-def _servers(options: KafkaOptions) -> str:
-    return f"kafka.bootstrap.servers={','.join(options.bootstrap_servers)}"
-
-
 def _translated(error: BaseException, what: str) -> TwoPhaseError:
     """Map the lower library's errors to ours; the only place that knows both."""
     if isinstance(error, TwoPhaseError):
         return error
     found = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    if isinstance(
-        error,
-        kafka_errors.SaslAuthenticationFailedError
-        | kafka_errors.AuthorizationError
-        | kafka_errors.UnsupportedSaslMechanismError,
-    ):
+    if isinstance(error, REFUSALS):
         return AccessDenied(f"{what}: {found}")
     if isinstance(error, kafka_errors.IncompatibleBrokerVersion):
         return ConfigurationError(f"{what}: the broker is too old for this request ({found})")

@@ -2,12 +2,10 @@
 
 import base64
 import json
-import ssl
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 from confluent_kafka.admin import (
@@ -17,12 +15,11 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 from integration.options.certificates import Certificates
-from kafka.net.manager import KafkaConnectionManager
-from kafka.net.selector import NetworkSelector
 
 from twophase.embedded import EmbeddedKafka, settings
 from twophase.embedded.ports import free_ports
 from twophase.kafka.options import KafkaOptions
+from twophase.kafka.wire import Wire
 
 USER = "ali=ce,1"
 PASSWORD = 'pa"ss\\word-9f2c'
@@ -127,34 +124,7 @@ def unsecured_token() -> str:
     return ".".join([*parts, ""])
 
 
-def brokers(options: KafkaOptions, timeout_ms: int = 10_000) -> int:
-    """Return how many brokers the connection layer learns of with these options."""
-    settings = options.connection_settings()
-    sockets = _watched(settings)
-    net = NetworkSelector(client_id=options.client_id, slow_task_threshold_secs=0)
-    manager = KafkaConnectionManager(net, **settings)
-    net.start()
-    try:
-        manager.bootstrap(timeout_ms=timeout_ms)
-        return len(manager.cluster.brokers())
-    finally:
-        net.call_soon_threadsafe(lambda: manager.close())  # noqa: PLW0108 returns nothing
-        net.stop(timeout_ms=5_000)
-        net.close()
-        for sock in sockets:
-            sock.close()
-
-
-def _watched(settings: dict[str, Any]) -> list[ssl.SSLSocket]:
-    """Return the list of TLS sockets to come: kafka-python leaves them open after a failure."""
-    sockets: list[ssl.SSLSocket] = []
-    context = settings.get("ssl_context")
-    if context is not None:
-        wrap = context.wrap_socket
-
-        def wrap_socket(*args: object, **kwargs: object) -> ssl.SSLSocket:
-            sockets.append(wrap(*args, **kwargs))
-            return sockets[-1]
-
-        context.wrap_socket = wrap_socket
-    return sockets
+def brokers(options: KafkaOptions) -> int:
+    """Return how many brokers a wire with these options learns of."""
+    with Wire(options) as wire:
+        return len(wire.nodes())

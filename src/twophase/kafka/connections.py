@@ -1,0 +1,89 @@
+"""kafka-python's connections, mended in three places that matter to a transaction.
+
+Only `wire.py` uses this module; the two are all that touches kafka-python's private interface.
+
+- An answer that arrives together with the end of its connection is read, not dropped: it may be
+  the answer to a commit, or the broker's reason to refuse a password.
+- What is sent is a memoryview: under TLS kafka-python cuts off what was sent, 16 kB at a time, and
+  cutting bytes copies the rest of a request of megabytes every time.
+- The reason why a connection could not be opened is kept for the error that a person sees, and its
+  socket is closed.
+"""
+
+from typing import Any
+
+import kafka.errors as kafka_errors
+from kafka.net.inet import create_connection
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
+
+
+REFUSALS = (
+    kafka_errors.SaslAuthenticationFailedError,
+    kafka_errors.UnsupportedSaslMechanismError,
+    kafka_errors.AuthorizationError,
+)
+
+
+class _WholeAnswers:
+    """A transport that reads what was sent before the end, and copies nothing when it sends."""
+
+    def _sock_recv(self) -> tuple[bytes, Exception | None]:
+        data, end = super()._sock_recv()  # type: ignore[misc]
+        # The end is seen again by the next read, which then has no data before it.
+        return data, None if data else end
+
+    def write(self, data: bytes) -> None:
+        super().write(memoryview(data))  # type: ignore[misc]
+
+
+class _PlainTransport(_WholeAnswers, KafkaTCPTransport):  # type: ignore[misc]
+    pass
+
+
+class _TlsTransport(_WholeAnswers, KafkaSSLTransport):  # type: ignore[misc]
+    pass
+
+
+class Connections(KafkaConnectionManager):  # type: ignore[misc]
+    """The connections of one cluster; `last_failure` says why the latest one did not open."""
+
+    last_failure: Exception | None = None
+
+    async def _connect(self, node: Any, conn: Any, *args: Any, **kwargs: Any) -> None:
+        await super()._connect(node, conn, *args, **kwargs)
+        failure = conn.init_future.exception
+        if failure is None:
+            return
+        self.last_failure = failure
+        if isinstance(failure, REFUSALS) and self.cluster.is_bootstrap(node.node_id):
+            # A wrong password stays wrong: kafka-python raises what it finds here at once, instead
+            # of trying until time runs out.
+            self._auth_failures[node.node_id] = failure
+
+    async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+        try:
+            sock = await create_connection(
+                self._net,
+                node.host,
+                node.port,
+                self.config["socket_options"],
+                proxy_url=self.config["proxy_url"],
+                timeout_at=timeout_at,
+            )
+            if self.ssl_enabled:
+                transport = _TlsTransport(
+                    self._net, sock, host=node.host, ssl_context=self.config["ssl_context"]
+                )
+            else:
+                transport = _PlainTransport(self._net, sock, host=node.host)
+        except Exception as error:
+            self.last_failure = error
+            raise
+        try:
+            await transport.handshake()
+        except Exception as error:
+            self.last_failure = error
+            transport.abort(error)
+            raise kafka_errors.KafkaConnectionError(f"TLS handshake failed: {error}") from error
+        return transport
