@@ -93,6 +93,7 @@ class Wire:
         try:
             return self._manager.run(self._send, request, node)
         except Exception as error:
+            self._learn(error)
             raise _translated(error, f"{type(request).__name__} got no answer") from error
 
     def submit(self, request: Any, node: int | None, done: Done) -> None:
@@ -102,6 +103,7 @@ class Wire:
             try:
                 future = self._manager.send(request, node_id=node)
             except Exception as error:  # noqa: BLE001 - every failure must reach `done`
+                self._learn(error)
                 done(None, _translated(error, f"node {node} cannot be reached"))
                 return
             future.add_callback(lambda answer: done(answer, None))
@@ -109,7 +111,12 @@ class Wire:
                 lambda error: done(None, _translated(error, f"no answer from node {node}"))
             )
 
-        self._net.call_soon_threadsafe(go)
+        self._schedule(go)
+
+    def _learn(self, error: Exception) -> None:
+        # A node that joined since: the list of brokers is otherwise looked up every five minutes.
+        if isinstance(error, kafka_errors.UnknownBrokerIdError):
+            self._manager.cluster.request_update()
 
     def later(self, delay_s: float, act: Callable[[], None]) -> None:
         """Call `act` on the I/O thread after a delay."""
@@ -117,7 +124,13 @@ class Wire:
         def go() -> None:
             self._net.call_later(delay_s, act)
 
-        self._net.call_soon_threadsafe(go)
+        self._schedule(go)
+
+    def _schedule(self, act: Callable[[], None]) -> None:
+        try:
+            self._net.call_soon_threadsafe(act)
+        except Exception as error:
+            raise _translated(error, "this wire is closed") from error
 
     async def _send(self, request: Any, node: int | None) -> Any:
         # A node is briefly not ready while its connection backs off or a quota mutes it. Waiting

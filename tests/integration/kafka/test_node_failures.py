@@ -101,6 +101,24 @@ def kill_pause_and_restart(cluster, load):
     load.wait_for_more(5)
 
 
+def check_a_node_that_comes_later(cluster, connect, make_topic, transactional_id):
+    """A wire that was opened while a node was down uses it once it leads a partition."""
+    late = cluster.nodes[2]
+    late.kill()
+    deadline = time.monotonic() + 30
+    while len(connect(cluster.bootstrap_servers).nodes()) == 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+    wire = connect(cluster.bootstrap_servers)
+    late.restart()
+    topic = make_topic(cluster, partitions=3)
+    identity = Transactions(wire).own(transactional_id)
+    rows = [block for p in range(3) for block in blocks(topic, [b"row"] * 5, partition=p)]
+    assert sum(done.records for done in write(wire, identity, rows)) == 15
+    Transactions(wire).commit(identity)
+    assert len(read(cluster.bootstrap_servers, topic)) == 15
+
+
 @pytest.mark.parametrize(
     "version",
     ["4.3.1", pytest.param("3.9.2", marks=pytest.mark.long)],
@@ -122,3 +140,4 @@ def test_nodes_fail_under_load(version, private_kafka, make_topic, connect, tran
     load.check(cluster.bootstrap_servers)
     ongoing = (TransactionState.ONGOING,)
     assert list_transactions(wire, prefix=transactional_id, states=ongoing) == ()
+    check_a_node_that_comes_later(cluster, connect, make_topic, f"late-{transactional_id}")

@@ -5,6 +5,7 @@ import time
 
 import pyarrow as pa
 import pytest
+from kafka.protocol.admin import AlterClientQuotasRequest
 from support.readers import read, values
 from support.rows import blocks, named, now_ms
 from support.writing import write
@@ -84,6 +85,37 @@ def test_backpressure_is_by_bytes(kafka, connect, transactional_id, make_topic):
     assert done.records == 200
     Transactions(wire).commit(identity)
     assert len(values(kafka.bootstrap_servers, topic)) == 200
+
+
+def limit_rate(wire, client_id, bytes_per_s):
+    """Give a client id a quota, which the broker enforces by muting its connections."""
+    entry = AlterClientQuotasRequest.EntryData
+    request = AlterClientQuotasRequest(
+        entries=[
+            entry(
+                entity=[entry.EntityData(entity_type="client-id", entity_name=client_id)],
+                ops=[entry.OpData(key="producer_byte_rate", value=bytes_per_s, remove=False)],
+            )
+        ],
+        validate_only=False,
+    )
+    assert [row.error_code for row in wire.ask(request).entries] == [0]
+
+
+def test_a_quota_slows_the_sender_and_loses_nothing(
+    wire, broker, connect, transactional_id, make_topic, caplog
+):
+    """The broker mutes the connection again and again; every row arrives once and in order."""
+    limit_rate(wire, transactional_id, 130_000.0)
+    slow = connect(broker.bootstrap_servers, client_id=transactional_id)
+    topic, identity = make_topic(broker, partitions=2), Transactions(slow).own(transactional_id)
+    rows = [value + b"x" * 1_000 for value in named("row", 1_560)]
+    parts = [part for at in range(0, 1_560, 40) for part in blocks(topic, rows[at : at + 40])]
+    (done,) = write(slow, identity, parts)
+    assert done.records == 1_560
+    Transactions(slow).commit(identity)
+    assert values(broker.bootstrap_servers, topic) == rows
+    assert "throttled by broker" in caplog.text
 
 
 def test_a_block_that_the_topic_refuses(wire, broker, transactions, transactional_id, make_topic):

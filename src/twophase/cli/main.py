@@ -1,0 +1,50 @@
+"""The `twophase` command: its subcommands, and what a person sees when one fails."""
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from twophase.cli.demo import demo
+from twophase.cli.kafka import kafka
+from twophase.errors import TwoPhaseError
+
+_FAILED, _INTERRUPTED = 1, 130
+
+
+_EXAMPLE = """\b
+Example: a real Kafka on this machine, and its address
+  twophase kafka start
+  twophase kafka status
+"""
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXAMPLE)
+@click.version_option(package_name="twophase")
+def twophase() -> None:
+    """Exactly-once sinks for PySpark, and the tools around them."""
+
+
+twophase.add_command(demo)
+twophase.add_command(kafka)
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code; an error is one sentence on stderr."""
+    try:
+        code = twophase.main(list(arguments), prog_name="twophase", standalone_mode=False)
+    except TwoPhaseError as error:
+        click.echo(str(error), err=True)
+        return _FAILED
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return _INTERRUPTED
+    return code if isinstance(code, int) else 0

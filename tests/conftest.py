@@ -1,0 +1,60 @@
+"""Brokers for the tests: two that are shared, and private ones that a test may hurt."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from uuid import uuid4
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from twophase.embedded import EmbeddedKafka
+
+_KAFKA_PYTHON = "ignore:(read|open)_text is deprecated:DeprecationWarning"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let kafka-python be imported: it reads its schemas by a call that Python 3.11 deprecates."""
+    config.addinivalue_line("filterwarnings", _KAFKA_PYTHON)
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[EmbeddedKafka]:
+    """One node of Kafka 4.3.1, shared by all tests: use unique topics and ids, do not hurt it."""
+    with EmbeddedKafka() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka39() -> Iterator[EmbeddedKafka]:
+    """One node of Kafka 3.9.2 (transaction.version 1 at most), shared by all tests."""
+    with EmbeddedKafka(version="3.9.2") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def private_kafka() -> Iterator[Callable[..., EmbeddedKafka]]:
+    """Start clusters for one test, which may kill, pause and restart their nodes."""
+    with ExitStack() as stack:
+
+        def start(*args: object, **kwargs: object) -> EmbeddedKafka:
+            return stack.enter_context(EmbeddedKafka(*args, **kwargs))
+
+        yield start
+
+
+@pytest.fixture
+def make_topic() -> Callable[..., str]:
+    """Make topics: `make_topic(cluster, partitions=1, **configs)` returns a unique name.
+
+    Underscores in the names of configs stand for dots: `min_insync_replicas=2`.
+    """
+
+    def make(cluster: EmbeddedKafka, partitions: int = 1, **configs: object) -> str:
+        name = f"topic-{uuid4().hex[:12]}"
+        settings = {key.replace("_", "."): str(value) for key, value in configs.items()}
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        topic = NewTopic(name, num_partitions=partitions, config=settings)
+        admin.create_topics([topic])[name].result(timeout=30)
+        return name
+
+    return make
