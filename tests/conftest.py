@@ -9,13 +9,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from twophase.embedded import EmbeddedKafka
 
-_KAFKA_PYTHON = "ignore:(read|open)_text is deprecated:DeprecationWarning"
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Let kafka-python be imported: it reads its schemas by a call that Python 3.11 deprecates."""
-    config.addinivalue_line("filterwarnings", _KAFKA_PYTHON)
-
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[EmbeddedKafka]:

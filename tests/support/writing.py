@@ -11,7 +11,11 @@ def write(wire, identity, blocks):
     Transactions(wire).add_partitions(
         identity, {TopicPartition(block.topic, block.partition) for block in blocks}
     )
-    sender = Sender(wire, identity)
+    return send_all(Sender(wire, identity), blocks)
+
+
+def send_all(sender, blocks):
+    """Send blocks and return what was acknowledged."""
     for block in blocks:
         sender.send(block)
     return sender.flush()

@@ -71,6 +71,13 @@ class EmbeddedKafka:
         """The addresses of all nodes, as a client's `bootstrap.servers` takes them."""
         return ",".join(node.address for node in self.nodes)
 
+    @property
+    def proxied(self) -> dict[int, tuple[str, int]]:
+        """Where a proxy before the whole cluster listens, and where it forwards to."""
+        return {
+            node.proxy_advertised_port: (settings.HOST, node.ports.proxied) for node in self.nodes
+        }
+
     def start(self) -> bool:
         """Fetch, format and start all nodes; return when each knows all others.
 

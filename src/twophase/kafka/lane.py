@@ -21,8 +21,8 @@ from collections import deque
 from dataclasses import dataclass
 
 from twophase.errors import CommitRejected, ProtocolViolation
-from twophase.kafka.identity import TopicPartition
 from twophase.kafka.blocks import Block
+from twophase.kafka.identity import TopicPartition
 
 # What the broker remembers per producer id and partition.
 WINDOW_MAX = 5

@@ -26,10 +26,10 @@ from twophase.errors import (
     TwoPhaseError,
 )
 from twophase.kafka import answers
+from twophase.kafka.blocks import Block, stamp
 from twophase.kafka.identity import Identity, TopicPartition, TransactionVersion
 from twophase.kafka.lane import Acknowledged, Lane, Parcel
 from twophase.kafka.leaders import leaders_in, leaders_request
-from twophase.kafka.blocks import Block, stamp
 from twophase.kafka.wire import Wire
 
 _ALL_REPLICAS: Final = -1

@@ -4,6 +4,7 @@ The outcome is checked against the broker's own state, not against what the clie
 """
 
 import time
+from dataclasses import replace
 
 import pytest
 from support.readers import values
@@ -13,6 +14,7 @@ from support.writing import write
 from twophase.errors import EpochStale, IdentityForgotten, InvalidState
 from twophase.kafka.admin import TransactionState, describe_transaction
 from twophase.kafka.identity import TransactionVersion
+from twophase.kafka.transactions import Transactions
 
 ENDED = {
     True: {TransactionState.COMPLETE_COMMIT, TransactionState.PREPARE_COMMIT},
@@ -84,7 +86,7 @@ def test_an_abort_of_nothing(transactions, transactional_id):
 
 
 @pytest.mark.parametrize("difference", [-1, 1])
-def test_an_epoch_that_is_not_current_is_stale(difference, wire, transactions, opened):
+def test_an_epoch_that_is_not_current_is_stale(difference, transactions, opened):
     """An older and a newer epoch are refused, and the transaction stays open."""
     other = opened.successor(opened.producer_id, opened.epoch + difference)
     if other.epoch < 0:
@@ -128,10 +130,6 @@ def test_after_the_brokers_timeout_nothing_can_be_committed(
 
 def test_versions_must_not_be_mixed(kafka, connect, transactional_id, make_topic):
     """A commit under one version, asked again under the other, looks like a rival or a mistake."""
-    from dataclasses import replace
-
-    from twophase.kafka.transactions import Transactions
-
     wire, topic = connect(kafka.bootstrap_servers), make_topic(kafka)
     transactions = Transactions(wire)
     second = transactions.own(transactional_id)

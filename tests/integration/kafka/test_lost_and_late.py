@@ -1,4 +1,4 @@
-"""Requests and answers that are lost, late or doubled between us and the broker, on both versions."""
+"""Requests and answers that are lost, late or doubled on their way, on both versions."""
 
 import threading
 
@@ -18,11 +18,7 @@ from twophase.verify.proxy import ApiKey, KafkaProxy
 @pytest.fixture
 def proxy(broker):
     """Everything that bootstraps here goes through the proxy."""
-    upstreams = {}
-    for node in broker.nodes:
-        host, port = node.proxied_address.split(":")
-        upstreams[node.proxy_advertised_port] = (host, int(port))
-    with KafkaProxy(upstreams) as running:
+    with KafkaProxy(broker.proxied) as running:
         yield running
 
 
@@ -119,7 +115,7 @@ def test_a_fence_after_a_lost_answer_is_unknown_and_not_a_refusal(
     assert values(broker.bootstrap_servers, topic) == named("row", 3)
 
 
-def test_a_late_produce_joins_no_other_transaction(proxy, far, broker, wire, owned, topic):
+def test_a_late_produce_joins_no_other_transaction(proxy, far, broker, owned, topic):
     """A copy of an old Produce, delivered after the next transaction began, is refused."""
     caught = proxy.on(ApiKey.PRODUCE, "request").capture()
     write(far, owned, blocks(topic, named("first", 3)))
@@ -149,10 +145,9 @@ def test_a_late_end_ends_no_other_transaction(commit, proxy, far, broker, wire, 
     assert values(broker.bootstrap_servers, topic) == expected + named("second", 3)
 
 
+@pytest.mark.usefixtures("broker")
 @pytest.mark.parametrize("broker", ["kafka39"], indirect=True)
-def test_without_a_new_epoch_a_late_end_ends_the_next_transaction(
-    proxy, far, wire, owned, topic, broker
-):
+def test_without_a_new_epoch_a_late_end_ends_the_next_transaction(proxy, far, wire, owned, topic):
     """Why version 1 takes a new epoch for each transaction: a late abort would drop the next."""
     transactions = Transactions(far)
     caught = proxy.on(ApiKey.END_TXN, "request").capture()

@@ -1,4 +1,4 @@
-"""Brokers of three killed, paused and restarted under load: nothing lost, doubled or out of order."""
+"""Brokers killed, paused and restarted under load: nothing lost, doubled or out of order."""
 
 import threading
 import time

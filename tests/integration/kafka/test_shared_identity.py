@@ -1,5 +1,6 @@
 """Many processes, one identity: the ground that batch scope stands on."""
 
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -7,9 +8,9 @@ from pathlib import Path
 import pytest
 from support.readers import read, values
 from support.rows import blocks, named
-from support.writing import write
+from support.writing import send_all, write
 
-from twophase.errors import EpochStale
+from twophase.errors import CommitRejected, EpochStale
 from twophase.kafka.identity import TopicPartition
 from twophase.kafka.sender import Sender
 
@@ -37,8 +38,6 @@ def topic(broker, make_topic):
 
 
 def start_writer(broker, identity, topic, partition):
-    import pickle
-
     process = subprocess.Popen(
         [sys.executable, "-c", WRITER, str(Path(__file__).parents[2])],
         stdin=subprocess.PIPE,
@@ -76,9 +75,7 @@ def test_two_senders_of_one_partition_lose_rows_silently(
     identity = transactions.own(transactional_id)
     write(wire, identity, blocks(topic, named("first", 5)))
     second = Sender(wire, identity)
-    for block in blocks(topic, named("second", 5)):
-        second.send(block)
-    (claimed,) = second.flush()
+    (claimed,) = send_all(second, blocks(topic, named("second", 5)))
     assert claimed.records == 5, "the broker acknowledges what it does not write"
     transactions.commit(identity)
     assert values(broker.bootstrap_servers, topic) == named("first", 5)
@@ -90,16 +87,12 @@ def test_a_zombie_with_an_old_epoch_writes_nothing(
     """A sender of a fenced owner is refused at once, and its rows never become visible."""
     old = transactions.own(transactional_id)
     zombie = Sender(wire, old)
-    for block in blocks(topic, named("before", 2)):
-        transactions.add_partitions(old, [TopicPartition(topic, 0)])
-        zombie.send(block)
-    zombie.flush()
+    transactions.add_partitions(old, [TopicPartition(topic, 0)])
+    send_all(zombie, blocks(topic, named("before", 2)))
     new = transactions.own(transactional_id)
     write(wire, new, blocks(topic, named("new", 2), partition=1))
     with pytest.raises(EpochStale) as caught:
-        for block in blocks(topic, named("after", 2)):
-            zombie.send(block)
-        zombie.flush()
+        send_all(zombie, blocks(topic, named("after", 2)))
     assert caught.value.ids["epoch"] == old.epoch
     with pytest.raises(EpochStale):
         zombie.flush()
@@ -114,16 +107,10 @@ def test_a_sender_of_an_ended_transaction_is_refused(
     identity = transactions.own(transactional_id)
     late = Sender(wire, identity)
     transactions.add_partitions(identity, [TopicPartition(topic, 0)])
-    for block in blocks(topic, named("in-time", 2)):
-        late.send(block)
-    late.flush()
+    send_all(late, blocks(topic, named("in-time", 2)))
     following = transactions.commit(identity) or transactions.reacquire(identity)
-    from twophase.errors import CommitRejected
-
     with pytest.raises(CommitRejected):
-        for block in blocks(topic, named("late", 2)):
-            late.send(block)
-        late.flush()
+        send_all(late, blocks(topic, named("late", 2)))
     write(wire, following, blocks(topic, named("next", 2)))
     transactions.commit(following)
     assert values(broker.bootstrap_servers, topic) == named("in-time", 2) + named("next", 2)

@@ -75,7 +75,7 @@ def test_wrong_password_is_refused_without_being_told(secured, mechanism, caplog
     caplog.set_level(logging.DEBUG)
     wrong = options(secured.sasl_plaintext, "SASL_PLAINTEXT", sasl(mechanism, "hunter2-wrong"))
 
-    with pytest.raises(AccessDenied, match="Authentication failed|invalid credentials") as caught:
+    with pytest.raises(AccessDenied, match=r"Authentication failed|invalid credentials") as caught:
         brokers(wrong)
 
     assert "hunter2" not in caplog.text + str(caught.value)

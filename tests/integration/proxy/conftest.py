@@ -2,7 +2,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from integration.proxy.upstreams import upstreams
 
 from twophase.embedded import EmbeddedKafka
 from twophase.verify.proxy import KafkaProxy
@@ -11,7 +10,7 @@ from twophase.verify.proxy import KafkaProxy
 @pytest.fixture
 def proxy(kafka: EmbeddedKafka) -> Iterator[KafkaProxy]:
     """Run a proxy before the shared broker; clients that bootstrap at it stay with it."""
-    with KafkaProxy(upstreams(kafka)) as running:
+    with KafkaProxy(kafka.proxied) as running:
         yield running
 
 

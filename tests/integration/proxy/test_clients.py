@@ -8,7 +8,6 @@ import uuid
 
 import pytest
 from confluent_kafka import Producer
-from integration.proxy.upstreams import upstreams
 from kafka import KafkaProducer
 from kafka.protocol.producer import EndTxnResponse, ProduceResponse
 
@@ -194,7 +193,7 @@ def test_clients_of_three_nodes_stay_with_the_proxy(private_kafka, make_topic):
     cluster = private_kafka(nodes=3)
     topic = make_topic(cluster, partitions=6)
     seen: set[int] = set()
-    with KafkaProxy(upstreams(cluster)) as proxy:
+    with KafkaProxy(cluster.proxied) as proxy:
         proxy.on(ApiKey.PRODUCE, where=lambda frame: bool(seen.add(frame.port))).capture()
         producer = confluent(proxy)
         for partition in range(6):
