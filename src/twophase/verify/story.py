@@ -49,15 +49,15 @@ def tell(bootstrap_servers: str) -> Iterator[Moment]:
         identity = transactions.own(_TRANSACTIONAL_ID)
         yield moment("before")
         _write(wire, identity, first_order=0)
-        yield moment("first transaction: written and acknowledged, still open")
+        yield moment("first transaction written, still open")
         following = transactions.commit(identity) or transactions.reacquire(identity)
         _wait_until_ended(wire)
-        yield moment("first transaction: committed")
+        yield moment("first transaction committed")
         _write(wire, following, first_order=_ROWS)
-        yield moment("second transaction: written and acknowledged, still open")
+        yield moment("second transaction written, still open")
         transactions.abort(following)
         _wait_until_ended(wire)
-        yield moment("second transaction: aborted")
+        yield moment("second transaction aborted")
 
 
 def _write(wire: Wire, identity: Identity, first_order: int) -> None:
