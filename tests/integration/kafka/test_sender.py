@@ -8,9 +8,9 @@ import pytest
 from kafka.protocol.admin import AlterClientQuotasRequest
 from support.readers import read, values
 from support.rows import blocks, named, now_ms
-from support.writing import write
+from support.writing import send_all, write
 
-from twophase.errors import RowRejected, StoreUnavailable
+from twophase.errors import CommitRejected, RowRejected, StoreUnavailable
 from twophase.kafka.identity import TopicPartition
 from twophase.kafka.plan import EncodePlan
 from twophase.kafka.records import encode
@@ -85,6 +85,22 @@ def test_backpressure_is_by_bytes(kafka, connect, transactional_id, make_topic):
     assert done.records == 200
     Transactions(wire).commit(identity)
     assert len(values(kafka.bootstrap_servers, topic)) == 200
+
+
+def test_a_gap_in_the_sequence_stops_the_sender(
+    wire, broker, transactions, transactional_id, make_topic
+):
+    """The broker refuses what does not follow; the sender stops and reports nothing as sent."""
+    topic, identity = make_topic(broker), transactions.own(transactional_id)
+    transactions.add_partitions(identity, [TopicPartition(topic, 0)])
+    sender = Sender(wire, identity)
+    send_all(sender, blocks(topic, named("first", 3)))
+    sender._lanes[TopicPartition(topic, 0)]._next_sequence += 5
+    with pytest.raises(CommitRejected, match="misses records"):
+        send_all(sender, blocks(topic, named("second", 3)))
+    with pytest.raises(CommitRejected):
+        sender.flush()
+    assert values(broker.bootstrap_servers, topic, committed=False) == named("first", 3)
 
 
 def limit_rate(wire, client_id, bytes_per_s):
