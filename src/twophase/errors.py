@@ -7,13 +7,17 @@ TwoPhaseError                    base, never raised itself
   StoreUnavailable               transient; nothing was decided, try again
   AccessDenied                   the store refuses this user; grant what the message names
   CommitError                    carries the transaction's ids
-    CommitOutcomeUnknown         asked, no answer; the only legal act is to ask again
+    CommitOutcomeUnknown         asked, no decisive answer; re-acquire and read the marker
     CommitRejected               the store decided against us
       Fenced                     a newer owner of the transactional id exists; stop
       EpochStale                 a rival, or the store's own timeout; re-acquire to learn which
-      IdentityForgotten          the store no longer knows the producer id; nothing is open
-      TransactionExpired         the store aborted the transaction; write the batch again
-      InvalidState               the transaction is not in a state that allows the request
+      InvalidState               the transaction cannot go on: ended, expired, or to be aborted
+  RecoveryError                  a person must decide; nothing was written
+    MarkerMissing                the marker is gone just when it was needed
+    MarkerUnreadable             what lies in its place is no marker
+    OwnedByAnother               the sink id belongs to another query
+    CheckpointBehind             the checkpoint is older than the topic
+    OffsetsChanged               the batch's number stands for other rows now
   RowRejected                    a row that no retry can write; names row, column, size, limit
 
 The class says what the caller must do now. `str(error)` begins with a stable code and ends with
@@ -84,7 +88,7 @@ class CommitError(TwoPhaseError):
 
 
 class CommitOutcomeUnknown(CommitError):
-    """The store was asked and did not answer; ask again, decide nothing else."""
+    """The store was asked and did not answer decisively; only the marker can tell."""
 
     code = "TWOPHASE_COMMIT_OUTCOME_UNKNOWN"
 
@@ -107,22 +111,46 @@ class EpochStale(CommitRejected):
     code = "TWOPHASE_EPOCH_STALE"
 
 
-class IdentityForgotten(CommitRejected):
-    """The store no longer knows the producer id: nothing is open, own the id anew."""
-
-    code = "TWOPHASE_IDENTITY_FORGOTTEN"
-
-
-class TransactionExpired(CommitRejected):
-    """The store aborted the transaction; nothing of it is visible, write it again."""
-
-    code = "TWOPHASE_TRANSACTION_EXPIRED"
-
-
 class InvalidState(CommitRejected):
-    """The transaction is not in a state that allows the request."""
+    """The transaction cannot go on: it has ended, expired, or can only be aborted."""
 
     code = "TWOPHASE_INVALID_STATE"
+
+
+class RecoveryError(TwoPhaseError):
+    """Base of what the sink cannot decide by itself; nothing was written."""
+
+    code = "TWOPHASE_RECOVERY"
+
+
+class MarkerMissing(RecoveryError):
+    """The marker is gone just when it was needed; a person says whether the batch is there."""
+
+    code = "TWOPHASE_MARKER_MISSING"
+
+
+class MarkerUnreadable(RecoveryError):
+    """What lies in the marker's place was not written by this package, or not whole."""
+
+    code = "TWOPHASE_MARKER_UNREADABLE"
+
+
+class OwnedByAnother(RecoveryError):
+    """The sink id belongs to another query, or the checkpoint was deleted."""
+
+    code = "TWOPHASE_OWNED_BY_ANOTHER"
+
+
+class CheckpointBehind(RecoveryError):
+    """The checkpoint is older than the topic."""
+
+    code = "TWOPHASE_CHECKPOINT_BEHIND"
+
+
+class OffsetsChanged(RecoveryError):
+    """The batch in the topic has other source offsets than the checkpoint has now."""
+
+    code = "TWOPHASE_OFFSETS_CHANGED"
 
 
 class RowRejected(TwoPhaseError):

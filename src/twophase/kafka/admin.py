@@ -8,7 +8,7 @@ from kafka.protocol.admin.transactions import DescribeTransactionsRequest, ListT
 
 from twophase.errors import CommitRejected, StoreUnavailable
 from twophase.kafka import answers
-from twophase.kafka.coordinator import Question, settle
+from twophase.kafka.coordinator import Question, codes_of_all, settle
 from twophase.kafka.identity import TopicPartition
 from twophase.kafka.wire import TRANSACTION, Wire
 
@@ -62,30 +62,33 @@ def describe_transaction(wire: Wire, transactional_id: str) -> TransactionDescri
             key=transactional_id,
             request=lambda: DescribeTransactionsRequest(transactional_ids=[transactional_id]),
             codes=lambda answer: (
-                state.error_code
-                for state in answer.transaction_states
-                if state.error_code != answers.TRANSACTIONAL_ID_NOT_FOUND
+                code
+                for code in codes_of_all(
+                    [transactional_id],
+                    ((row.transactional_id, row.error_code) for row in answer.transaction_states),
+                )
+                if code != answers.TRANSACTIONAL_ID_NOT_FOUND
             ),
             table=answers.DESCRIBE_TRANSACTIONS,
             ids={"transactional_id": transactional_id},
         ),
     )
-    for state in answer.transaction_states:
-        if state.transactional_id == transactional_id and state.error_code == 0:
-            return TransactionDescription(
-                transactional_id=transactional_id,
-                state=TransactionState(state.transaction_state),
-                producer_id=state.producer_id,
-                epoch=state.producer_epoch,
-                timeout_ms=state.transaction_timeout_ms,
-                started_ms=state.transaction_start_time_ms,
-                partitions=frozenset(
-                    TopicPartition(topic.topic, partition)
-                    for topic in state.topics
-                    for partition in topic.partitions
-                ),
-            )
-    return None
+    (row,) = answer.transaction_states
+    if row.error_code == answers.TRANSACTIONAL_ID_NOT_FOUND:
+        return None
+    return TransactionDescription(
+        transactional_id=transactional_id,
+        state=TransactionState(row.transaction_state),
+        producer_id=row.producer_id,
+        epoch=row.producer_epoch,
+        timeout_ms=row.transaction_timeout_ms,
+        started_ms=row.transaction_start_time_ms,
+        partitions=frozenset(
+            TopicPartition(topic.topic, partition)
+            for topic in row.topics
+            for partition in topic.partitions
+        ),
+    )
 
 
 def list_transactions(
@@ -93,7 +96,8 @@ def list_transactions(
 ) -> tuple[TransactionListing, ...]:
     """Return every transactional id that starts with `prefix`, from all coordinators.
 
-    Raises rather than leave a broker out: a list that is silently short would hide what lingers.
+    Raises where a known broker does not answer: a list that is silently short would hide what
+    lingers.
     """
     found = []
     for node in wire.nodes():

@@ -5,9 +5,8 @@ the request: INVALID_TXN_STATE after EndTxn says that nothing is open to commit,
 the partition is not part of the transaction. So every request has a table of its own from code to
 verdict, and there are only three kinds of verdict:
 
-- `LATER`, `AGAIN`, `AGAIN_ELSEWHERE`: ask the same again, in the last case after looking up the
-  leader or coordinator anew. `LATER` was refused at the door; the other two may have been acted on
-  (a coordinator that could not replicate its decision answers so too). Callers bound this in time.
+- `AGAIN`, `AGAIN_ELSEWHERE`: ask the same again, in the second case after looking up the leader or
+  coordinator anew. The request may have been acted on all the same. Callers bound this in time.
 - an error class: the store decided; asking again changes nothing. The class says what to do now.
 - no entry: an answer this version does not know. It is never taken for success: `meaning` returns
   `CommitOutcomeUnknown` for EndTxn, which alone can have made something visible, and
@@ -31,23 +30,19 @@ from twophase.errors import (
     ConfigurationError,
     EpochStale,
     Fenced,
-    IdentityForgotten,
     InvalidState,
     RowRejected,
-    TransactionExpired,
     TwoPhaseError,
 )
 
 
 class Retry(Enum):
-    """Ask the same again; only after LATER is it certain that nothing was done."""
+    """Ask the same again; whether it was acted on is not known."""
 
-    LATER = auto()
     AGAIN = auto()
     AGAIN_ELSEWHERE = auto()
 
 
-LATER: Final = Retry.LATER
 AGAIN: Final = Retry.AGAIN
 AGAIN_ELSEWHERE: Final = Retry.AGAIN_ELSEWHERE
 
@@ -68,11 +63,11 @@ def _table(*parts: Mapping[int, Verdict]) -> Table:
 _COORDINATOR: Final[Mapping[int, Verdict]] = {
     7: AGAIN,  # REQUEST_TIMED_OUT
     13: AGAIN_ELSEWHERE,  # NETWORK_EXCEPTION
-    14: LATER,  # COORDINATOR_LOAD_IN_PROGRESS
+    14: AGAIN,  # COORDINATOR_LOAD_IN_PROGRESS
     15: AGAIN_ELSEWHERE,  # COORDINATOR_NOT_AVAILABLE
     16: AGAIN_ELSEWHERE,  # NOT_COORDINATOR
-    51: LATER,  # CONCURRENT_TRANSACTIONS: the previous end is still being written out
-    89: LATER,  # THROTTLING_QUOTA_EXCEEDED
+    51: AGAIN,  # CONCURRENT_TRANSACTIONS: the previous end is still being written out
+    89: AGAIN,  # THROTTLING_QUOTA_EXCEEDED
 }
 _ACCESS: Final[Mapping[int, Verdict]] = {
     29: AccessDenied,  # TOPIC_AUTHORIZATION_FAILED
@@ -83,16 +78,15 @@ _ACCESS: Final[Mapping[int, Verdict]] = {
 _IDENTITY: Final[Mapping[int, Verdict]] = {
     47: EpochStale,  # INVALID_PRODUCER_EPOCH
     48: InvalidState,  # INVALID_TXN_STATE
-    49: IdentityForgotten,  # INVALID_PRODUCER_ID_MAPPING
-    59: IdentityForgotten,  # UNKNOWN_PRODUCER_ID
+    49: EpochStale,  # INVALID_PRODUCER_ID_MAPPING: another producer id owns the name, or none does
+    59: EpochStale,  # UNKNOWN_PRODUCER_ID
     90: EpochStale,  # PRODUCER_FENCED
-    120: TransactionExpired,  # TRANSACTION_ABORTABLE
+    120: InvalidState,  # TRANSACTION_ABORTABLE: it can only be aborted
 }
 
 INIT_PRODUCER_ID: Final = _table(
     _COORDINATOR,
     _ACCESS,
-    _IDENTITY,
     {
         # Only here is a fence final: asked with producer id and epoch, the broker answers so after
         # a rival and not after its own timeout.
@@ -112,11 +106,27 @@ ADD_PARTITIONS: Final = _table(
     },
 )
 ADD_OFFSETS: Final = _table(_COORDINATOR, _ACCESS, _IDENTITY)
-TXN_OFFSET_COMMIT: Final = _table(_COORDINATOR, _ACCESS, _IDENTITY, {3: AGAIN})
+TXN_OFFSET_COMMIT: Final = _table(
+    _COORDINATOR,
+    _ACCESS,
+    _IDENTITY,
+    {
+        3: AGAIN,  # UNKNOWN_TOPIC_OR_PARTITION
+        12: ConfigurationError,  # OFFSET_METADATA_TOO_LARGE
+        24: ConfigurationError,  # INVALID_GROUP_ID
+    },
+)
 END_TXN: Final = _table(_COORDINATOR, _ACCESS, _IDENTITY)
 DESCRIBE_TRANSACTIONS: Final = _table(_COORDINATOR, _ACCESS)
 LIST_TRANSACTIONS: Final = _table(_COORDINATOR, _ACCESS)
-OFFSET_FETCH: Final = _table(_COORDINATOR, _ACCESS, {88: LATER})  # UNSTABLE_OFFSET_COMMIT
+OFFSET_FETCH: Final = _table(
+    _COORDINATOR,
+    _ACCESS,
+    {
+        24: ConfigurationError,  # INVALID_GROUP_ID
+        88: AGAIN,  # UNSTABLE_OFFSET_COMMIT
+    },
+)
 
 PRODUCE: Final = _table(
     # Under V2 the leader asks the coordinator to add the partition, and hands on its answer.

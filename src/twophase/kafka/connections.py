@@ -1,4 +1,4 @@
-"""kafka-python's connections, mended in three places that matter to a transaction.
+"""kafka-python's connections, mended in four places that matter to a transaction.
 
 Only `wire.py` uses this module; the two are all that touches kafka-python's private interface.
 
@@ -6,10 +6,12 @@ Only `wire.py` uses this module; the two are all that touches kafka-python's pri
   the answer to a commit, or the broker's reason to refuse a password.
 - What is sent is a memoryview: under TLS kafka-python cuts off what was sent, 16 kB at a time, and
   cutting bytes copies the rest of a request of megabytes every time.
+- A TLS handshake ends at the connection's deadline, also with a peer that says nothing.
 - The reason why a connection could not be opened is kept for the error that a person sees, and its
   socket is closed.
 """
 
+import ssl
 from typing import Any
 
 import kafka.errors as kafka_errors
@@ -41,7 +43,17 @@ class _PlainTransport(_WholeAnswers, KafkaTCPTransport):  # type: ignore[misc]
 
 
 class _TlsTransport(_WholeAnswers, KafkaSSLTransport):  # type: ignore[misc]
-    pass
+    async def handshake_until(self, timeout_at: float | None) -> None:
+        """Shake hands, or fail at the deadline: a peer that stays silent must not hold us."""
+        while True:
+            try:
+                self._sock.do_handshake()
+            except ssl.SSLWantReadError:
+                await self._net.wait_read(self._sock, timeout_at)
+            except ssl.SSLWantWriteError:
+                await self._net.wait_write(self._sock, timeout_at)
+            else:
+                return
 
 
 class Connections(KafkaConnectionManager):  # type: ignore[misc]
@@ -70,19 +82,18 @@ class Connections(KafkaConnectionManager):  # type: ignore[misc]
                 proxy_url=self.config["proxy_url"],
                 timeout_at=timeout_at,
             )
-            if self.ssl_enabled:
-                transport = _TlsTransport(
-                    self._net, sock, host=node.host, ssl_context=self.config["ssl_context"]
-                )
-            else:
-                transport = _PlainTransport(self._net, sock, host=node.host)
         except Exception as error:
             self.last_failure = error
             raise
+        if not self.ssl_enabled:
+            return _PlainTransport(self._net, sock, host=node.host)
+        transport = _TlsTransport(
+            self._net, sock, host=node.host, ssl_context=self.config["ssl_context"]
+        )
         try:
-            await transport.handshake()
+            await transport.handshake_until(timeout_at)
         except Exception as error:
-            self.last_failure = error
+            self.last_failure = kafka_errors.KafkaConnectionError(f"TLS handshake failed: {error}")
             transport.abort(error)
-            raise kafka_errors.KafkaConnectionError(f"TLS handshake failed: {error}") from error
+            raise self.last_failure from error
         return transport

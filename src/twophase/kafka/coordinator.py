@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from twophase.errors import StoreUnavailable, TwoPhaseError
+from twophase.errors import ProtocolViolation, StoreUnavailable, TwoPhaseError
 from twophase.kafka.answers import Retry, Table, meaning, name_of
 from twophase.kafka.wire import Wire
 
@@ -18,8 +18,8 @@ class Question:
     """One request to the coordinator of `key`, and how to read its answer.
 
     `request` builds a fresh message for each ask, since a message takes on the version of the
-    broker it was sent to. `in_doubt` names the error for a request whose earlier ask went
-    unanswered: the store may have acted on it, so a later refusal proves nothing.
+    broker it was sent to. `in_doubt` names the error for a question whose earlier ask the store may
+    have acted on (`asked_before`: in an earlier call): a later refusal of it proves nothing.
     """
 
     kind: int
@@ -30,47 +30,91 @@ class Question:
     ids: dict[str, object] = field(default_factory=dict)
     advice: str = ""
     in_doubt: type[TwoPhaseError] | None = None
+    asked_before: bool = False
+
+
+class Asking:
+    """What is known of one question so far; pure, fed by the loop in `settle`."""
+
+    def __init__(self, question: Question) -> None:
+        self._question = question
+        self._doubt = question.asked_before
+        self._last = "no answer"
+
+    def unanswered(self, error: TwoPhaseError, *, asked: bool) -> None:
+        """Take note of an ask without an answer; `asked` unless it certainly was not sent."""
+        self._last = error.message
+        self._doubt = self._doubt or asked
+
+    def answered(self, codes: Iterable[int]) -> Retry | None:
+        """Return None when all is done, how to ask again, or raise what a code means."""
+        failed = {code: meaning(self._question.table, code) for code in codes if code}
+        retry = None
+        for code, verdict in failed.items():
+            if not isinstance(verdict, Retry):
+                raise self.refusal(verdict, f"the broker answers {name_of(code)}")
+            retry = verdict if retry is not Retry.AGAIN_ELSEWHERE else retry
+        if failed:
+            # Whatever asks to be asked again may have been acted on: a coordinator answers so when
+            # it lost its role while its decision was being written, and while an earlier ask of
+            # ours is being carried out.
+            self._doubt = True
+            self._last = ", ".join(name_of(code) for code in failed)
+        return retry
+
+    def refusal(self, verdict: type[TwoPhaseError], said: str) -> TwoPhaseError:
+        """Return the error to raise: where an earlier ask is in doubt, a refusal proves nothing."""
+        question = self._question
+        kind = question.in_doubt if self._doubt and question.in_doubt else verdict
+        what = type(question.request()).__name__.removesuffix("Request")
+        advice = f"; {question.advice}" if question.advice else ""
+        return kind(f"{what} for {question.key!r}: {said}{advice}", **question.ids)
+
+    def out_of_time(self, limit_ms: int) -> TwoPhaseError:
+        """Return the error for a question that stayed open."""
+        said = f"nothing was decided within {limit_ms} ms (kafka.max.block.ms)"
+        return self.refusal(StoreUnavailable, f"{said}, last: {self._last}")
 
 
 def settle(wire: Wire, question: Question) -> Any:
     """Return the answer once every code in it is zero; raise what the first other one means."""
-    deadline = time.monotonic() + wire.options.max_block_ms / 1000
-    pause_s, doubt = _FIRST_PAUSE_S, False
+    asking = Asking(question)
+    limit_ms = wire.options.max_block_ms
+    deadline = time.monotonic() + limit_ms / 1000
+    pause_s = _FIRST_PAUSE_S
     while True:
+        if wire.broken:
+            raise asking.refusal(StoreUnavailable, "the connection to the brokers is closed")
         asked = False
         try:
             node = wire.coordinator(question.kind, question.key)
             asked = True
             answer = wire.ask(question.request(), node)
         except StoreUnavailable as error:
-            last = error.message
-            doubt = doubt or asked
-            wire.forget_coordinator(question.kind, question.key)
+            asking.unanswered(error, asked=asked)
+            retry: Retry | None = Retry.AGAIN_ELSEWHERE
+        except TwoPhaseError as error:
+            # The way to the broker is closed (a password, a version); what was asked before may
+            # have been done all the same.
+            raise asking.refusal(type(error), error.message) from error
         else:
-            failed = {
-                code: meaning(question.table, code) for code in question.codes(answer) if code
-            }
-            if not failed:
+            retry = asking.answered(question.codes(answer))
+            if retry is None:
                 return answer
-            for code, verdict in failed.items():
-                if not isinstance(verdict, Retry):
-                    raise _refusal(question, verdict, f"answers {name_of(code)}", doubt=doubt)
-            last = ", ".join(name_of(code) for code in failed)
-            doubt = doubt or any(verdict is not Retry.LATER for verdict in failed.values())
-            if Retry.AGAIN_ELSEWHERE in failed.values():
-                wire.forget_coordinator(question.kind, question.key)
+        if retry is Retry.AGAIN_ELSEWHERE:
+            wire.forget_coordinator(question.kind, question.key)
         if time.monotonic() + pause_s >= deadline:
-            said = f"decided nothing within {wire.options.max_block_ms} ms (kafka.max.block.ms)"
-            raise _refusal(question, StoreUnavailable, f"{said}, last: {last}", doubt=doubt)
+            raise asking.out_of_time(limit_ms)
         time.sleep(pause_s)
         pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
 
 
-def _refusal(
-    question: Question, verdict: type[TwoPhaseError], said: str, *, doubt: bool
-) -> TwoPhaseError:
-    """Return the error to raise: after an unanswered ask a refusal proves nothing."""
-    kind = question.in_doubt if doubt and question.in_doubt else verdict
-    what = type(question.request()).__name__.removesuffix("Request")
-    advice = f"; {question.advice}" if question.advice else ""
-    return kind(f"{what} for {question.key!r}: the broker {said}{advice}", **question.ids)
+def codes_of_all(expected: Iterable[object], found: Iterable[tuple[object, int]]) -> list[int]:
+    """Return the codes of an answer that speaks of everything that was asked, and nothing else."""
+    codes = dict(found)
+    if set(codes) != set(expected):
+        raise ProtocolViolation(
+            f"the broker was asked about {sorted(map(str, expected))} and answers about "
+            f"{sorted(map(str, codes))}"
+        )
+    return list(codes.values())

@@ -12,8 +12,8 @@ acknowledged, and sent again after any failure, in any number, provided that
   sequence number, so a second block that overtook the first would be written, and the first then
   refused for good.
 
-A lane is told what happened (`acknowledged`, `refused`, `out_of_order`) and answers what may be
-sent (`take`). It owns no clock, no socket and no lock.
+A lane is told what happened (`acknowledged`, `refused`) and answers what may be sent (`take`). It
+owns no clock, no socket and no lock.
 """
 
 import itertools
@@ -85,6 +85,11 @@ class Lane:
         return len(self._waiting) + len(self._flying)
 
     @property
+    def waiting(self) -> int:
+        """How many blocks are not on their way."""
+        return len(self._waiting)
+
+    @property
     def ready(self) -> bool:
         """Whether `take` would return a block."""
         if not self._waiting:
@@ -125,14 +130,13 @@ class Lane:
         )
         self._waiting.insert(place, parcel)
 
-    def out_of_order(self, parcel: Parcel) -> None:
-        """Handle OUT_OF_ORDER_SEQUENCE_NUMBER: natural behind a lost block, fatal at the front."""
+    def check_order(self, parcel: Parcel) -> None:
+        """Raise if OUT_OF_ORDER_SEQUENCE_NUMBER is fatal, as it is with no lost block before it."""
         if self._lowest_outstanding() == parcel.index:
             raise CommitRejected(
                 f"{self.partition}: the broker misses records that it had acknowledged before "
                 f"block {parcel.index}; the transaction must be aborted and written again"
             )
-        self.refused(parcel)
 
     def summary(self) -> Acknowledged:
         """Return what was acknowledged, after checking that the blocks lie in order in the log.

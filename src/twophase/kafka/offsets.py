@@ -1,16 +1,16 @@
 """Consumer-group offsets inside a transaction: the marker and the source's progress."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.producer.transaction import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
 
-from twophase.errors import ConfigurationError
+from twophase.errors import ConfigurationError, ProtocolViolation
 from twophase.kafka import answers
-from twophase.kafka.coordinator import Question, settle
+from twophase.kafka.coordinator import Question, codes_of_all, settle
 from twophase.kafka.identity import Identity, TopicPartition, TransactionVersion
 from twophase.kafka.wire import GROUP, TRANSACTION, Wire
 
@@ -30,6 +30,8 @@ def write_offsets(
     wire: Wire, identity: Identity, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
 ) -> None:
     """Make a group's offsets part of the transaction: visible with its commit, never without."""
+    if not offsets:
+        raise ProtocolViolation(f"no offset was given for group {group!r}", **identity.ids())
     for place, committed in offsets.items():
         size = len(committed.metadata.encode())
         if size > METADATA_LIMIT_BYTES:
@@ -76,9 +78,7 @@ def write_offsets(
             kind=GROUP,
             key=group,
             request=request,
-            codes=lambda answer: (
-                partition.error_code for topic in answer.topics for partition in topic.partitions
-            ),
+            codes=lambda answer: codes_of_all(offsets, _codes_by_partition(answer)),
             table=answers.TXN_OFFSET_COMMIT,
             ids=identity.ids(),
         ),
@@ -116,8 +116,9 @@ def read_offsets(
     Waits while a transaction that writes these offsets is being ended (require_stable), because
     the answer would otherwise depend on how far the broker has got.
     """
+    wanted = set(partitions)
     by_topic: dict[str, list[int]] = defaultdict(list)
-    for topic, partition in partitions:
+    for topic, partition in wanted:
         by_topic[topic].append(partition)
     topic_of = OffsetFetchRequest.OffsetFetchRequestTopic
 
@@ -136,9 +137,11 @@ def read_offsets(
             kind=GROUP,
             key=group,
             request=request,
+            # An error of the whole group comes without its partitions.
             codes=lambda answer: (
-                answer.error_code,
-                *(p.error_code for topic in answer.topics for p in topic.partitions),
+                (answer.error_code,)
+                if answer.error_code
+                else codes_of_all(wanted, _codes_by_partition(answer))
             ),
             table=answers.OFFSET_FETCH,
             ids={"group": group},
@@ -152,3 +155,9 @@ def read_offsets(
         for p in topic.partitions
         if p.committed_offset >= 0
     }
+
+
+def _codes_by_partition(answer: Any) -> Iterator[tuple[TopicPartition, int]]:
+    for topic in answer.topics:
+        for row in topic.partitions:
+            yield TopicPartition(topic.name, row.partition_index), row.error_code

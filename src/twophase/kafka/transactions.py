@@ -4,10 +4,9 @@ A transaction belongs to whoever holds its `Identity`. Any process may write und
 partition from exactly one of them, and one commit makes everything visible at once.
 
 own ──> Identity ──> produce (any process) ──> commit ──> the next Identity (V2), or
-  ▲                                  │            │         re-acquire for it (V1)
-  └──── IdentityForgotten            └──> abort ──┘
-           ▲
-  re-acquire (after any doubt): the next Identity, or Fenced for good
+                                     │            │         re-acquire for it (V1)
+                                     └──> abort ──┘
+re-acquire (after any doubt) ──> the next Identity, or Fenced for good
 """
 
 from collections import defaultdict
@@ -20,13 +19,22 @@ from kafka.protocol.producer.transaction import (
     InitProducerIdRequest,
 )
 
-from twophase.errors import CommitOutcomeUnknown, Fenced, IdentityForgotten, ProtocolViolation
+from twophase.errors import (
+    CommitOutcomeUnknown,
+    EpochStale,
+    Fenced,
+    InvalidState,
+    ProtocolViolation,
+    StoreUnavailable,
+)
 from twophase.kafka import answers
 from twophase.kafka.admin import describe_transaction
 from twophase.kafka.claims import Claim, claim
-from twophase.kafka.coordinator import Question, settle
+from twophase.kafka.coordinator import Question, codes_of_all, settle
 from twophase.kafka.identity import Identity, TopicPartition, TransactionVersion
 from twophase.kafka.wire import TRANSACTION, Wire
+
+_LOOKS_MAX = 5
 
 
 class Transactions:
@@ -50,19 +58,20 @@ class Transactions:
         Never the bare form of InitProducerId: it would take the id back from its rightful new
         owner. What was open under this identity is aborted.
         """
-        seen = describe_transaction(self._wire, identity.transactional_id)
-        match claim(identity, seen):
-            case Claim.FORGOTTEN:
-                raise IdentityForgotten(
-                    "the coordinator does not know the transactional id", **identity.ids()
-                )
-            case Claim.FENCED:
-                raise Fenced("a newer owner has a transaction open", **identity.ids())
-            case Claim.ABORT_THEN_ASK:
-                self.abort(identity)
-            case Claim.ASK_WITH_NEXT_EPOCH:
-                identity = identity.successor(identity.producer_id, identity.epoch + 1)
-        return self._init(identity, timeout_ms)
+        for _ in range(_LOOKS_MAX):
+            seen = describe_transaction(self._wire, identity.transactional_id)
+            match claim(identity, seen):
+                case Claim.FENCED:
+                    raise Fenced("a newer owner has a transaction open", **identity.ids())
+                case Claim.ABORT_THEN_ASK:
+                    try:
+                        identity = self.abort(identity) or identity
+                    except (EpochStale, InvalidState):
+                        continue  # It ended while we looked: look again.
+                case Claim.ASK_WITH_NEXT_EPOCH:
+                    identity = identity.successor(identity.producer_id, identity.epoch + 1)
+            return self._init(identity, timeout_ms)
+        raise StoreUnavailable("the transaction did not come to rest", **identity.ids())
 
     def _init(self, identity: Identity, timeout_ms: int | None) -> Identity:
         if timeout_ms is None:
@@ -97,8 +106,9 @@ class Transactions:
         """Make partitions part of the transaction before they are written to; nothing under V2."""
         if identity.version is TransactionVersion.V2:
             return
+        wanted = sorted(set(partitions))
         by_topic: dict[str, list[int]] = defaultdict(list)
-        for topic, partition in sorted(set(partitions)):
+        for topic, partition in wanted:
             by_topic[topic].append(partition)
         if not by_topic:
             return
@@ -119,29 +129,33 @@ class Transactions:
                 kind=TRANSACTION,
                 key=identity.transactional_id,
                 request=request,
-                codes=lambda answer: (
-                    partition.partition_error_code
-                    for topic in answer.results_by_topic_v3_and_below
-                    for partition in topic.results_by_partition
+                codes=lambda answer: codes_of_all(
+                    wanted,
+                    (
+                        ((topic.name, row.partition_index), row.partition_error_code)
+                        for topic in answer.results_by_topic_v3_and_below
+                        for row in topic.results_by_partition
+                    ),
                 ),
                 table=answers.ADD_PARTITIONS,
                 ids=identity.ids(),
             ),
         )
 
-    def commit(self, identity: Identity) -> Identity | None:
+    def commit(self, identity: Identity, *, asked_before: bool = False) -> Identity | None:
         """Make the transaction visible; the next identity under V2, None under V1: re-acquire.
 
-        May be repeated without harm. Raises `CommitOutcomeUnknown` when an ask went unanswered and
-        no later one was answered with success: then only the marker can tell.
+        May be repeated without harm; `asked_before` says that it is, so that a refusal is not taken
+        for the fate of the first ask. Raises `CommitOutcomeUnknown` when an ask may have been acted
+        on and no later one was answered with success: then only the marker can tell.
         """
-        return self._end(identity, commit=True)
+        return self._end(identity, commit=True, asked_before=asked_before)
 
     def abort(self, identity: Identity) -> Identity | None:
         """Drop the transaction; the next identity under V2, None under V1: re-acquire."""
-        return self._end(identity, commit=False)
+        return self._end(identity, commit=False, asked_before=False)
 
-    def _end(self, identity: Identity, *, commit: bool) -> Identity | None:
+    def _end(self, identity: Identity, *, commit: bool, asked_before: bool) -> Identity | None:
         second = identity.version is TransactionVersion.V2
 
         def request() -> Any:
@@ -165,6 +179,7 @@ class Transactions:
                 ids=identity.ids(),
                 advice="this was a commit" if commit else "this was an abort",
                 in_doubt=CommitOutcomeUnknown,
+                asked_before=asked_before,
             ),
         )
         if not second:

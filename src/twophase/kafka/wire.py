@@ -9,6 +9,7 @@ returned as it came, errors inside it included, because their meaning depends on
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.metadata import version
 from typing import Any, Final, Self
 
@@ -79,12 +80,18 @@ class Wire:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def broken(self) -> bool:
+        """Whether no answer can come any more: closed, or its I/O thread has died."""
+        return self._closed or self._net._exception is not None  # noqa: SLF001 - nothing else tells
+
     def close(self) -> None:
         """Close every connection and end the I/O thread; idempotent."""
         if self._closed:
             return
         self._closed = True
-        self._net.call_soon_threadsafe(self._manager.close)
+        with suppress(Exception):  # Raised again by a loop that has died; there is nothing to do.
+            self._net.call_soon_threadsafe(self._manager.close)
         self._net.stop(timeout_ms=5_000)
         self._net.close()
 
@@ -135,10 +142,15 @@ class Wire:
     async def _send(self, request: Any, node: int | None) -> Any:
         # A node is briefly not ready while its connection backs off or a quota mutes it. Waiting
         # here keeps every caller's own retry loop for answers only.
-        deadline = time.monotonic() + self.options.request_timeout_ms / 1000
+        limit_ms = self.options.request_timeout_ms
+        deadline = time.monotonic() + limit_ms / 1000
+        # A request waits for its connection first, then for its answer; whatever is lost on the way
+        # in the layers below, the caller gets an error after both limits.
+        longest_ms = limit_ms + self.options.socket_setup_timeout_max_ms
         while True:
             try:
-                return await self._manager.send(request, node_id=node)
+                future = self._manager.send(request, node_id=node)
+                return await self._manager.wait_for(future, longest_ms)
             except kafka_errors.NodeNotReadyError:
                 if time.monotonic() >= deadline:
                     raise

@@ -7,11 +7,11 @@ import time
 from dataclasses import replace
 
 import pytest
-from support.readers import values
+from support.readers import values, wait_until_ended
 from support.rows import blocks, named
 from support.writing import write
 
-from twophase.errors import EpochStale, IdentityForgotten, InvalidState
+from twophase.errors import EpochStale, InvalidState
 from twophase.kafka.admin import TransactionState, describe_transaction
 from twophase.kafka.identity import TransactionVersion
 from twophase.kafka.transactions import Transactions
@@ -60,9 +60,10 @@ def test_the_same_end_again_is_done_again_or_refused_alike(commit, transactions,
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_the_opposite_end_is_refused(commit, wire, transactions, opened):
+def test_the_opposite_end_is_refused(commit, wire, broker, transactions, opened):
     """Abort after commit and commit after abort change nothing."""
     end(transactions, opened, commit)
+    wait_until_ended(broker.bootstrap_servers)
     with pytest.raises(InvalidState) as caught:
         end(transactions, opened, not commit)
     assert caught.value.ids["transactional_id"] == opened.transactional_id
@@ -86,19 +87,22 @@ def test_an_abort_of_nothing(transactions, transactional_id):
 
 
 @pytest.mark.parametrize("difference", [-1, 1])
-def test_an_epoch_that_is_not_current_is_stale(difference, transactions, opened):
+def test_an_epoch_that_is_not_current_is_stale(
+    difference, wire, transactions, transactional_id, topic
+):
     """An older and a newer epoch are refused, and the transaction stays open."""
-    other = opened.successor(opened.producer_id, opened.epoch + difference)
-    if other.epoch < 0:
-        opened_again = transactions.reacquire(opened)
-        other = opened_again.successor(opened.producer_id, opened_again.epoch - 1)
+    identity = transactions.reacquire(transactions.own(transactional_id))
+    write(wire, identity, blocks(topic, named("row", 3)))
+    other = identity.successor(identity.producer_id, identity.epoch + difference)
+    for commit in (True, False):
+        with pytest.raises(EpochStale):
+            end(transactions, other, commit)
+    assert describe_transaction(wire, transactional_id).state is TransactionState.ONGOING
+
+
+def test_another_producer_id_is_stale(wire, transactions, opened):
+    """A producer id that is not the current one says nothing about what is open."""
     with pytest.raises(EpochStale):
-        transactions.commit(other)
-
-
-def test_an_unknown_producer_id_is_forgotten(wire, transactions, opened):
-    """A producer id that the coordinator does not know says so, and nothing is committed."""
-    with pytest.raises(IdentityForgotten):
         transactions.commit(opened.successor(opened.producer_id + 1_000_000, opened.epoch))
     assert describe_transaction(wire, opened.transactional_id).state is TransactionState.ONGOING
 

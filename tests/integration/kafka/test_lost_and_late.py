@@ -7,7 +7,7 @@ from support.readers import values
 from support.rows import blocks, named
 from support.writing import write
 
-from twophase.errors import CommitOutcomeUnknown
+from twophase.errors import CommitOutcomeUnknown, EpochStale
 from twophase.kafka.admin import TransactionState, describe_transaction
 from twophase.kafka.identity import TopicPartition, TransactionVersion
 from twophase.kafka.offsets import CommittedOffset, read_offsets, write_offsets
@@ -88,6 +88,23 @@ def test_an_end_without_an_answer_is_unknown_and_never_success(
     with pytest.raises(CommitOutcomeUnknown) as caught:
         Transactions(far).commit(owned)
     assert caught.value.ids["transactional_id"] == transactional_id
+    assert values(broker.bootstrap_servers, topic) == named("row", 3)
+
+
+def test_doubt_outlives_the_call(proxy, broker, connect, wire, transactional_id, topic):
+    """The commit took effect, its answers were lost, a rival came, and it is asked for again."""
+    far = connect(proxy.bootstrap_servers, request_timeout_ms=300, max_block_ms=1_000)
+    owned = Transactions(far).own(transactional_id)
+    write(far, owned, blocks(topic, named("row", 3)))
+    proxy.on(ApiKey.END_TXN, "response").cut(times=None)
+    with pytest.raises(CommitOutcomeUnknown):
+        Transactions(far).commit(owned)
+    Transactions(wire).own(transactional_id)
+    proxy.clear()
+    with pytest.raises(CommitOutcomeUnknown):
+        Transactions(far).commit(owned, asked_before=True)
+    with pytest.raises(EpochStale):
+        Transactions(far).commit(owned)
     assert values(broker.bootstrap_servers, topic) == named("row", 3)
 
 

@@ -7,9 +7,9 @@ from support.readers import values
 from support.rows import blocks, named
 from support.writing import write
 
-from twophase.errors import Fenced, IdentityForgotten
+from twophase.errors import Fenced
 from twophase.kafka.admin import TransactionState, describe_transaction
-from twophase.kafka.identity import Identity, TransactionVersion
+from twophase.kafka.identity import Identity
 from twophase.kafka.transactions import Transactions
 
 
@@ -104,10 +104,14 @@ def test_after_its_own_end(commit, wire, broker, transactions, owned, topic):
     assert values(broker.bootstrap_servers, topic) == expected + named("second", 2)
 
 
-def test_an_id_that_the_coordinator_does_not_know(transactions, transactional_id):
-    """Nothing is open, which is a verdict of its own."""
-    with pytest.raises(IdentityForgotten):
-        transactions.reacquire(Identity(transactional_id, 1, 0, TransactionVersion.V1))
+def test_an_id_that_expired(wire, broker, transactions, transactional_id, topic):
+    """The coordinator has forgotten the id: it is made anew, and whoever comes second is fenced."""
+    forgotten = Identity(transactional_id, 1_000_000, 3, wire.transaction_version())
+    again = transactions.reacquire(forgotten)
+    commit_rows(wire, transactions, again, topic, "kept")
+    with pytest.raises(Fenced):
+        transactions.reacquire(forgotten)
+    assert values(broker.bootstrap_servers, topic) == named("kept", 2)
 
 
 def test_the_bare_form_takes_the_id_back_from_a_rival(wire, transactions, owned):

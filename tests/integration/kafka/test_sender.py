@@ -1,5 +1,6 @@
 """The sender against a real broker: order, backpressure, refusals, and never a false success."""
 
+import socket
 import threading
 import time
 
@@ -138,10 +139,15 @@ def test_a_block_that_the_topic_refuses(wire, broker, transactions, transactiona
     """The sentence names sizes and the settings to change, and the sender stays stopped."""
     topic = make_topic(broker, max_message_bytes=1_000)
     identity = transactions.own(transactional_id)
-    with pytest.raises(RowRejected, match=r"3061 bytes|max\.message\.bytes") as caught:
-        write(wire, identity, blocks(topic, [b"x" * 3_000]))
-    assert "kafka.batch.size" in str(caught.value)
-    transactions.abort(identity)
+    transactions.add_partitions(identity, [TopicPartition(topic, 0)])
+    sender = Sender(wire, identity)
+    (part,) = blocks(topic, [b"x" * 3_000])
+    with pytest.raises(RowRejected) as caught:
+        send_all(sender, [part])
+    for named_thing in (f"1 rows and {part.size_bytes} bytes", "max.message.bytes", topic):
+        assert named_thing in str(caught.value)
+    with pytest.raises(RowRejected):
+        sender.send(part)
     assert values(broker.bootstrap_servers, topic, committed=False) == []
 
 
@@ -153,6 +159,59 @@ def test_a_topic_that_does_not_exist(kafka, connect, transactional_id):
     sender.send(blocks("no-such-topic", named("row", 1))[0])
     with pytest.raises(StoreUnavailable, match=r"no-such-topic-0.*800 ms"):
         sender.flush()
+
+
+def test_an_interrupt_stops_the_sender(
+    wire, transactions, transactional_id, broker, make_topic, monkeypatch
+):
+    """Ctrl-C in the middle of send: nothing hangs, and nothing is reported as sent."""
+    topic, identity = make_topic(broker), transactions.own(transactional_id)
+    sender = Sender(wire, identity)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sender, "_dispatch", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        sender.send(blocks(topic, named("row", 1))[0])
+    with pytest.raises(StoreUnavailable, match="interrupted by KeyboardInterrupt"):
+        sender.flush()
+
+
+def test_a_closed_wire_is_noticed_at_once(kafka, connect, transactional_id, make_topic):
+    """Nobody waits for the delivery timeout, or calls it unknown, when no answer can come."""
+    wire, topic = connect(kafka.bootstrap_servers), make_topic(kafka)
+    identity = Transactions(wire).own(transactional_id)
+    sender = Sender(wire, identity)
+    kafka.nodes[0].pause()
+    try:
+        sender.send(blocks(topic, named("row", 1))[0])
+        wire.close()
+    finally:
+        kafka.nodes[0].resume()
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailable, match="closed"):
+        sender.flush()
+    with pytest.raises(StoreUnavailable, match="closed"):
+        Transactions(wire).commit(identity)
+    assert time.monotonic() - began < 5
+
+
+def test_a_peer_that_accepts_and_says_nothing(connect):
+    """Plain or TLS, the wait is bounded and the address is named."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        limits = {
+            "max_block_ms": 1_500,
+            "request_timeout_ms": 500,
+            "socket_connection_setup_timeout_ms": 500,
+            "socket_connection_setup_timeout_max_ms": 500,
+        }
+        for protocol in ("PLAINTEXT", "SSL"):
+            began = time.monotonic()
+            with pytest.raises(StoreUnavailable, match=address):
+                connect(address, security_protocol=protocol, **limits)
+            assert time.monotonic() - began < 10
 
 
 def test_a_closed_sender_refuses(wire, transactions, transactional_id, broker, make_topic):

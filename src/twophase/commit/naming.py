@@ -1,0 +1,43 @@
+"""Names that derive from a sink id, for ever: transactional id and marker group."""
+
+import re
+from dataclasses import dataclass
+
+from twophase.errors import ConfigurationError
+
+PREFIX = "twophase."
+# Short enough that prefix, sink id and run id fit into Kafka's names with room to read them.
+_LENGTH_MAX = 100
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class SinkName:
+    """A sink id, and the run id of a batch job; one transactional id and marker group for both."""
+
+    sink_id: str
+    run_id: str | None = None
+
+    def __post_init__(self) -> None:
+        _check("sink_id", self.sink_id)
+        if self.run_id is not None:
+            _check("run_id", self.run_id)
+
+    @property
+    def transactional_id(self) -> str:
+        """What fences every older writer of this sink, or of this run of it."""
+        # "/" is in no id, so that no run of one sink has the name of another sink.
+        return f"{PREFIX}{self.sink_id}" + (f"/{self.run_id}" if self.run_id is not None else "")
+
+    @property
+    def marker_group(self) -> str:
+        """The consumer group that holds the marker."""
+        return self.transactional_id
+
+
+def _check(what: str, value: object) -> None:
+    if not isinstance(value, str) or not _NAME.fullmatch(value) or len(value) > _LENGTH_MAX:
+        raise ConfigurationError(
+            f"{what} is {value!r}; allowed are 1 to {_LENGTH_MAX} letters, digits and _ . : + -, "
+            "beginning with a letter or digit"
+        )
