@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -33,7 +33,8 @@ class EmbeddedKafka:
 
     One node, or three with replication factor 3 and min ISR 2. `directory` keeps data and logs
     after the end (a temporary folder does not); `properties` adds or replaces server properties;
-    `port` is the first node's, and the others follow it.
+    `port` is the first node's, and the others follow it; `jvm_options` replaces those that make a
+    node start quickly.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class EmbeddedKafka:
         properties: Mapping[str, object] | None = None,
         *,
         port: int | None = None,
+        jvm_options: Sequence[str] | None = None,
     ) -> None:
         settings.check(nodes, version, properties or {})
         self.version = version
@@ -53,6 +55,7 @@ class EmbeddedKafka:
         self._temporary = directory is None
         self._properties = dict(properties or {})
         self._port = port
+        self._jvm_options = tuple(jvm_options or settings.jvm_options(nodes))
 
     def __enter__(self) -> Self:
         self.start()
@@ -100,6 +103,7 @@ class EmbeddedKafka:
                 cluster_id=_known_cluster_id(directory) or _new_cluster_id(),
                 properties=self._properties,
                 discard=self._temporary,
+                jvm_options=self._jvm_options,
             )
             try:
                 self._start(plan)

@@ -34,6 +34,7 @@ class ClusterPlan:
     cluster_id: str
     properties: Mapping[str, object] = field(default_factory=dict)
     discard: bool = False
+    jvm_options: tuple[str, ...] = ()
 
 
 class Node:
@@ -124,7 +125,7 @@ class Node:
         self._marks = (LogMark.end_of(self.log_file), LogMark.end_of(self.console_file))
         option, _ = settings.log_configuration(self._plan.version, self.log_file)
         configuration = (self.directory / "log.properties").as_uri()
-        options = (*settings.jvm_options(len(self._plan.ports)), f"-D{option}={configuration}")
+        options = (*self._plan.jvm_options, f"-D{option}={configuration}")
         command = [*self._java(*options), "kafka.Kafka", str(self._server_properties)]
         discard = self.directory if self._plan.discard else None
         self._launched = launch(command, self.console_file, discard)

@@ -1,0 +1,58 @@
+"""`python -m bench` measures and writes build/bench.json; `python -m bench check` judges it."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from bench import encode, send
+from bench.report import write_report
+from twophase.embedded import EmbeddedKafka
+
+REPORT = Path(__file__).parent.parent / "build" / "bench.json"
+# As Kafka's own start script has it: the embedded broker's quick start would slow it down later.
+BROKER = ("-Xmx1g", "-Xms1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+GROUPS = {"encode": encode.measure, "send": send.measure}
+
+
+def main() -> None:
+    """Run what the arguments ask for."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("act", nargs="?", choices=("measure", "check"), default="measure")
+    parser.add_argument("--only", choices=GROUPS, help="measure one group instead of all")
+    parser.add_argument("--rows", type=int, default=200_000, help="rows of up to 100 bytes per run")
+    parser.add_argument("--runs", type=int, default=5, help="runs of each side; the best counts")
+    arguments = parser.parse_args()
+    if arguments.act == "check":
+        check()
+    else:
+        measure([arguments.only] if arguments.only else list(GROUPS), arguments)
+
+
+def measure(groups: list[str], arguments: argparse.Namespace) -> None:
+    """Measure the groups on one embedded broker and write the report."""
+    figures = []
+    with EmbeddedKafka(jvm_options=BROKER) as kafka:
+        for group in groups:
+            for figure in GROUPS[group](kafka.bootstrap_servers, arguments.rows, arguments.runs):
+                print(figure, flush=True)
+                figures.append(figure)
+    REPORT.parent.mkdir(parents=True, exist_ok=True)
+    write_report(REPORT, figures)
+    print(f"written to {REPORT.parent.name}/{REPORT.name}")
+
+
+def check() -> None:
+    """Exit with 1 when a figure of the last report misses what it must reach."""
+    if not REPORT.exists():
+        sys.exit(f"{REPORT.name} is not there; run: make bench")
+    figures = json.loads(REPORT.read_text())["figures"]
+    missed = [figure for figure in figures if not figure["reached"]]
+    for figure in missed:
+        print(f"{figure['name']}: {figure['ratio']:.2f}, must reach {figure['must']}")
+    print(f"{len(figures) - len(missed)} of {len(figures)} figures reach what they must")
+    sys.exit(1 if missed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Measured figures: what they are, what they must reach, and the one file they are written to."""
+
+import json
+import os
+import platform
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+PACKAGES = ("twophase", "pyarrow", "numpy", "confluent-kafka", "kafka-python", "lz4", "pyspark")
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure, greater is better: every run of ours and of the peer beside it."""
+
+    name: str
+    unit: str
+    values: tuple[float, ...]
+    peer: str = ""
+    peer_values: tuple[float, ...] = ()
+    must: float | None = None
+    aim: float | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """Our best run to the peer's best; on a noisy machine the best tells most."""
+        return max(self.values) / max(self.peer_values) if self.peer_values else None
+
+    @property
+    def reached(self) -> bool:
+        """Whether the ratio, or without a peer the best run, is what it must be."""
+        found = max(self.values) if self.ratio is None else self.ratio
+        return self.must is None or found >= self.must
+
+    def as_json(self) -> dict[str, object]:
+        """Return all that was measured and what follows from it."""
+        return {
+            "name": self.name,
+            "unit": self.unit,
+            "values": list(self.values),
+            "peer": self.peer,
+            "peer_values": list(self.peer_values),
+            "ratio": self.ratio,
+            "must": self.must,
+            "aim": self.aim,
+            "reached": self.reached,
+        }
+
+    def __str__(self) -> str:
+        text = f"{self.name:<58} {max(self.values):>14,.0f} {self.unit}"
+        if self.ratio is not None:
+            text += f"  {self.ratio:5.1f} x {self.peer}"
+        if self.must is not None:
+            text += f"  (must {self.must:g}: {'reached' if self.reached else 'NOT REACHED'})"
+        return text
+
+
+def machine() -> dict[str, object]:
+    """Describe what the figures were measured on."""
+    model = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        named = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+        model = named[0].partition(":")[2].strip() if named else model
+    return {"cores": os.cpu_count(), "processor": model, "system": platform.platform()}
+
+
+def write_report(path: Path, figures: Iterable[Figure]) -> None:
+    """Write all figures with machine and versions as one JSON file."""
+    report = {
+        "machine": machine(),
+        "versions": {"python": platform.python_version()}
+        | {name: version(name) for name in PACKAGES},
+        "figures": [figure.as_json() for figure in figures],
+    }
+    path.write_text(json.dumps(report, indent=2) + "\n")

@@ -1,0 +1,43 @@
+"""What the encoder needs to know besides the rows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from twophase.errors import ConfigurationError
+from twophase.kafka.compression import Codec, check_level
+
+# Arrow's 32-bit offsets and Kafka's 32-bit lengths both end at 2 GB; half of it is never close.
+_MOST_BYTES = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class EncodePlan:
+    """Where rows go and how they are packed; checked once, before any row is read.
+
+    `partitions` gives the number of partitions of every topic that may be written to; it may look
+    them up when asked. A block's uncompressed size stays within `block_bytes` unless it holds one
+    row only. A row is refused above `record_limit_bytes`, measured as Java measures it.
+
+    Rows are worked on in windows that weigh at most `window_bytes`, where a row weighs its bytes
+    and 48 more; blocks do not span windows. Besides the rows given and the blocks handed out,
+    encoding takes at most twice the weight of a window, and 24 MB.
+    """
+
+    partitions: Mapping[str, int]
+    topic: str | None = None
+    codec: Codec = Codec.NONE
+    level: int | None = None
+    block_bytes: int = 1_000_000
+    record_limit_bytes: int = 1_048_576
+    window_bytes: int = 64 * 2**20
+
+    def __post_init__(self) -> None:
+        check_level(self.codec, self.level)
+        for name in ("block_bytes", "record_limit_bytes", "window_bytes"):
+            if not 0 < (found := getattr(self, name)) <= _MOST_BYTES:
+                raise ConfigurationError(f"{name} is {found}; allowed are 1 to {_MOST_BYTES}")
+        if self.topic is not None and self.topic not in self.partitions:
+            raise ConfigurationError(f"topic {self.topic!r} has no known number of partitions")
+        for topic, count in self.partitions.items():
+            if count < 1:
+                raise ConfigurationError(f"topic {topic!r} has {count} partitions; it needs one")
