@@ -1,17 +1,23 @@
 """Exactly-once sinks for PySpark by two-phase commit."""
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from twophase.spark.kafka_sink import KafkaSink
     from twophase.spark.session import configure_spark
 
-__all__ = ["configure_spark"]
+__all__ = ["KafkaSink", "configure_spark"]
+
+_HOMES = {
+    "KafkaSink": "twophase.spark.kafka_sink",
+    "configure_spark": "twophase.spark.session",
+}
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     """Import a public name when it is first asked for: an executor should not pay for all."""
-    if name == "configure_spark":
-        from twophase.spark.session import configure_spark  # noqa: PLC0415
-
-        return configure_spark
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(home), name)

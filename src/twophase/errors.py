@@ -18,6 +18,7 @@ TwoPhaseError                    base, never raised itself
     OwnedByAnother               the sink id belongs to another query
     CheckpointBehind             the checkpoint is older than the topic
     OffsetsChanged               the batch's number stands for other rows now
+    WrongBatch                   the sink was called twice for a batch, or past one that failed
   RowRejected                    a row that no retry can write; names row, column, size, limit
 
 The class says what the caller must do now. `str(error)` begins with a stable code and ends with
@@ -151,6 +152,12 @@ class OffsetsChanged(RecoveryError):
     """The batch in the topic has other source offsets than the checkpoint has now."""
 
     code = "TWOPHASE_OFFSETS_CHANGED"
+
+
+class WrongBatch(RecoveryError):
+    """The sink was called for a batch out of turn: twice, or after one whose error got lost."""
+
+    code = "TWOPHASE_WRONG_BATCH"
 
 
 class RowRejected(TwoPhaseError):

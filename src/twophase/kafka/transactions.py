@@ -19,6 +19,7 @@ from kafka.protocol.producer.transaction import (
     InitProducerIdRequest,
 )
 
+from twophase.commit.recovery import LastTransaction
 from twophase.errors import (
     CommitOutcomeUnknown,
     EpochStale,
@@ -29,7 +30,7 @@ from twophase.errors import (
 )
 from twophase.kafka import answers
 from twophase.kafka.admin import describe_transaction
-from twophase.kafka.claims import Claim, claim
+from twophase.kafka.claims import Claim, claim, outcome_of
 from twophase.kafka.coordinator import Question, codes_of_all, settle
 from twophase.kafka.identity import Identity, TopicPartition, TransactionVersion
 from twophase.kafka.wire import TRANSACTION, Wire
@@ -58,8 +59,16 @@ class Transactions:
         Never the bare form of InitProducerId: it would take the id back from its rightful new
         owner. What was open under this identity is aborted.
         """
+        return self.reacquire_seen(identity, timeout_ms=timeout_ms)[0]
+
+    def reacquire_seen(
+        self, identity: Identity, *, timeout_ms: int | None = None
+    ) -> tuple[Identity, LastTransaction]:
+        """Re-acquire, and tell how the transaction of `identity` ended by what was seen."""
+        last = LastTransaction.UNKNOWN
         for _ in range(_LOOKS_MAX):
             seen = describe_transaction(self._wire, identity.transactional_id)
+            last = outcome_of(identity, seen)
             match claim(identity, seen):
                 case Claim.FENCED:
                     raise Fenced("a newer owner has a transaction open", **identity.ids())
@@ -68,9 +77,10 @@ class Transactions:
                         identity = self.abort(identity) or identity
                     except (EpochStale, InvalidState):
                         continue  # It ended while we looked: look again.
+                    last = LastTransaction.ABORTED
                 case Claim.ASK_WITH_NEXT_EPOCH:
                     identity = identity.successor(identity.producer_id, identity.epoch + 1)
-            return self._init(identity, timeout_ms)
+            return self._init(identity, timeout_ms), last
         raise StoreUnavailable("the transaction did not come to rest", **identity.ids())
 
     def _init(self, identity: Identity, timeout_ms: int | None) -> Identity:

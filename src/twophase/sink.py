@@ -1,0 +1,179 @@
+"""What a store and an engine must be able to do, and the loop that drives both through a batch.
+
+The decisions are the pure machine's (`twophase.commit.machine`); the store performs what concerns
+its transactions and the marker, the engine what concerns the rows. An effect that ends in an error
+of its own is told to the machine as such, so that a doubt outlives the call.
+"""
+
+from typing import Any, Protocol
+
+from twophase.commit.effects import (
+    Commit,
+    DescribeLast,
+    Effect,
+    ExecutePlan,
+    Finished,
+    Own,
+    Prepare,
+    Raise,
+    Reacquire,
+    ReadBack,
+    ReadMarker,
+    Send,
+    WriteMarker,
+)
+from twophase.commit.events import (
+    BatchArrived,
+    BlocksLost,
+    CommitRefused,
+    Committed,
+    CommitUnknown,
+    Event,
+    FencedOff,
+    Interrupted,
+    LastTransactionSeen,
+    MarkerFailed,
+    MarkerRead,
+    MarkerUnread,
+    MarkerWritten,
+    Owned,
+    PlanExecuted,
+    Prepared,
+    PrepareFailed,
+    Reacquired,
+    ReacquireFailed,
+    SendFailed,
+    Sent,
+)
+from twophase.commit.machine import Machine
+from twophase.commit.marker import Marker, Unreadable
+from twophase.commit.recovery import Batch, LastTransaction
+from twophase.commit.summary import Summary
+from twophase.errors import CommitOutcomeUnknown, CommitRejected, Fenced, StoreUnavailable
+
+
+class BlocksGone(Exception):
+    """The materialised blocks are lost, or are of two versions of the batch."""
+
+
+class Store(Protocol):
+    """One sink's transactions and marker."""
+
+    def describe_last(self) -> LastTransaction:
+        """Return how the id's last transaction ended, and change nothing."""
+
+    def own(self) -> Any:
+        """Take the id, end what is open, and return the identity."""
+
+    def reacquire(self, identity: Any) -> tuple[Any, LastTransaction]:
+        """Return a fresh identity and how the old one's transaction ended; `Fenced` if a rival."""
+
+    def read_marker(self) -> Marker | Unreadable | None:
+        """Return what lies in the marker's place."""
+
+    def write_marker(self, identity: Any, effect: WriteMarker) -> Marker:
+        """Put the marker into the transaction and return it."""
+
+    def commit(self, identity: Any) -> Any | None:
+        """Make the transaction visible; return the next identity where it comes along."""
+
+
+class Engine(Protocol):
+    """The rows of one batch."""
+
+    def execute(self) -> None:
+        """Execute the plan and write nothing."""
+
+    def prepare(self, attempt: int) -> Summary:
+        """Compute, materialise and check the blocks; `BlocksGone` if they are not whole."""
+
+    def send(self, identity: Any, summary: Summary) -> Summary:
+        """Send the blocks; return what was acknowledged; `BlocksGone` if some are lost."""
+
+
+def write_batch(
+    machine: Machine, run_id: str, batch: Batch, store: Store, engine: Engine
+) -> Finished:
+    """Bring one batch into the store exactly once, or raise why a person has to look."""
+    effect = machine.handle(BatchArrived(run_id, batch))
+    while not isinstance(effect, Finished | Raise):
+        try:
+            event = _perform(effect, store, engine)
+        except BaseException as error:  # noqa: BLE001 - the machine raises it, and keeps the doubt
+            event = Interrupted(error)
+        effect = machine.handle(event)
+    if isinstance(effect, Raise):
+        raise effect.error
+    return effect
+
+
+def _perform(effect: Effect, store: Store, engine: Engine) -> Event:  # noqa: PLR0911 - a table
+    match effect:
+        case DescribeLast():
+            return LastTransactionSeen(store.describe_last())
+        case Own():
+            return Owned(store.own())
+        case Reacquire(identity):
+            return _reacquire(store, identity)
+        case ReadMarker() | ReadBack():
+            return _read_marker(store)
+        case WriteMarker(identity):
+            return _write_marker(store, identity, effect)
+        case Commit(identity):
+            return _commit(store, identity)
+        case ExecutePlan():
+            engine.execute()
+            return PlanExecuted()
+        case Prepare(attempt):
+            return _prepare(engine, attempt)
+        case Send(identity, summary):
+            return _send(engine, identity, summary)
+    raise NotImplementedError(effect)
+
+
+def _reacquire(store: Store, identity: Any) -> Event:
+    try:
+        return Reacquired(*store.reacquire(identity))
+    except Fenced as error:
+        return FencedOff(error)
+    except (StoreUnavailable, CommitRejected, CommitOutcomeUnknown) as error:
+        return ReacquireFailed(error)
+
+
+def _read_marker(store: Store) -> Event:
+    try:
+        return MarkerRead(store.read_marker())
+    except StoreUnavailable as error:
+        return MarkerUnread(error)
+
+
+def _write_marker(store: Store, identity: Any, effect: WriteMarker) -> Event:
+    try:
+        return MarkerWritten(store.write_marker(identity, effect))
+    except (StoreUnavailable, CommitRejected) as error:
+        return MarkerFailed(error)
+
+
+def _commit(store: Store, identity: Any) -> Event:
+    try:
+        return Committed(store.commit(identity))
+    except CommitOutcomeUnknown as error:
+        return CommitUnknown(error)
+    except (CommitRejected, StoreUnavailable) as error:
+        return CommitRefused(error)
+
+
+def _prepare(engine: Engine, attempt: int) -> Event:
+    try:
+        return Prepared(engine.prepare(attempt))
+    except BlocksGone as error:
+        return PrepareFailed(str(error))
+
+
+def _send(engine: Engine, identity: Any, summary: Summary) -> Event:
+    try:
+        return Sent(engine.send(identity, summary))
+    except BlocksGone as error:
+        return BlocksLost(str(error))
+    except (StoreUnavailable, CommitRejected) as error:
+        return SendFailed(error)

@@ -1,0 +1,124 @@
+"""The form in which blocks travel between Spark's tasks: few, large, opaque rows.
+
+A row is a block with its label, or the manifest of one encode attempt for one routed partition,
+told apart by a null topic.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+
+from twophase.commit.manifest import Label, Manifest, Part
+from twophase.kafka.blocks import Block
+from twophase.kafka.compression import Codec
+
+SCHEMA: Final = pa.schema(
+    [
+        ("routed", pa.int32()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("task", pa.int32()),
+        ("attempt", pa.int64()),
+        ("sequence", pa.int32()),
+        ("rows", pa.int32()),
+        ("bytes", pa.int64()),
+        ("checksum", pa.int64()),
+        ("digest", pa.string()),
+        ("base_ms", pa.int64()),
+        ("max_ms", pa.int64()),
+        ("codec", pa.int32()),
+        ("body", pa.binary()),
+    ]
+)
+# The same in Spark's words.
+SPARK_SCHEMA: Final = (
+    "routed int, topic string, partition int, task int, attempt long, sequence int, rows int,"
+    " bytes long, checksum long, digest string, base_ms long, max_ms long, codec int, body binary"
+)
+ORDER: Final = ("routed", "topic", "partition", "task", "sequence")
+
+
+def block_row(routed: int, label: Label, block: Block) -> pa.RecordBatch:
+    """Return one block as a row."""
+    row = {
+        "routed": routed,
+        "topic": label.topic,
+        "partition": label.partition,
+        "task": label.task,
+        "attempt": label.attempt,
+        "sequence": label.sequence,
+        "rows": label.rows,
+        "bytes": label.bytes,
+        "checksum": label.checksum,
+        "base_ms": block.base_timestamp_ms,
+        "max_ms": block.max_timestamp_ms,
+        "codec": int(block.codec),
+    }
+    columns = [pa.array([row.get(field.name)], field.type) for field in SCHEMA]
+    body = pa.Array.from_buffers(
+        pa.binary(), 1, [None, pa.array([0, block.body.size], pa.int32()).buffers()[1], block.body]
+    )
+    columns[SCHEMA.get_field_index("body")] = body
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def manifest_rows(manifests: Iterable[tuple[int, Manifest]]) -> pa.RecordBatch:
+    """Return the manifests of one encode attempt, one for each routed partition."""
+    rows = [
+        {
+            "routed": routed,
+            "partition": -1,
+            "task": manifest.task,
+            "attempt": manifest.attempt,
+            "sequence": -1,
+            "rows": manifest.blocks,
+            "digest": manifest.digest,
+        }
+        for routed, manifest in manifests
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+
+
+def parts_of(labels: pa.Table, routed: int) -> list[Part]:
+    """Return the routed partitions that the rows without their bodies speak of."""
+    parts = [Part(index, [], []) for index in range(routed)]
+    for row in labels.to_pylist():
+        part: Any = parts[row["routed"]]
+        if row["topic"] is None:
+            manifest = Manifest(row["task"], row["attempt"], row["rows"], row["digest"])
+            part.manifests.append(manifest)
+        else:
+            part.labels.append(_label(row))
+    return parts
+
+
+def blocks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Block]:
+    """Yield the blocks among the rows, in the order in which they lie; bodies are not copied."""
+    for batch in batches:
+        bodies = batch.column("body")
+        for at, row in enumerate(batch.drop_columns(["body"]).to_pylist()):
+            if row["topic"] is None:
+                continue
+            yield Block(
+                topic=row["topic"],
+                partition=row["partition"],
+                count=row["rows"],
+                base_timestamp_ms=row["base_ms"],
+                max_timestamp_ms=row["max_ms"],
+                codec=Codec(row["codec"]),
+                body=bodies[at].as_buffer(),
+            )
+
+
+def _label(row: dict[str, Any]) -> Label:
+    return Label(
+        topic=row["topic"],
+        partition=row["partition"],
+        task=row["task"],
+        attempt=row["attempt"],
+        sequence=row["sequence"],
+        rows=row["rows"],
+        bytes=row["bytes"],
+        checksum=row["checksum"],
+    )

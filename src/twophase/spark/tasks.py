@@ -1,0 +1,121 @@
+"""What runs on the executors: encode tasks, and send tasks of which none may run twice."""
+
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from twophase.commit.manifest import Label, manifest_of
+from twophase.commit.summary import PartitionSummary
+from twophase.errors import ProtocolViolation, StoreUnavailable
+from twophase.kafka.identity import Identity
+from twophase.kafka.options import KafkaOptions
+from twophase.kafka.plan import EncodePlan
+from twophase.kafka.records import encode_stream
+from twophase.kafka.sender import Sender
+from twophase.kafka.summaries import Tally, checksum_of, confirmed
+from twophase.kafka.wire import Wire
+from twophase.spark.routed import block_row, blocks_of, manifest_rows
+
+SENT_SCHEMA = "topic string, partition int, blocks int, rows long, bytes long, digest string"
+
+
+@dataclass(frozen=True)
+class EncodeTask:
+    """Rows of one task to blocks, each on its way to one routed partition."""
+
+    plan: EncodePlan
+    routed: int
+    now_ms: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield every block, then the manifest for every routed partition, also for idle ones."""
+        context = _context()
+        task, attempt = context.partitionId(), context.taskAttemptId()
+        labels: dict[int, list[Label]] = {index: [] for index in range(self.routed)}
+        sequences: dict[tuple[str, int], int] = defaultdict(int)
+        for block in encode_stream(batches, self.plan, now_ms=self.now_ms, spread_from=task):
+            place = (block.topic, block.partition)
+            index = route(*place, self.routed)
+            label = Label(
+                *place,
+                task=task,
+                attempt=attempt,
+                sequence=sequences[place],
+                rows=block.count,
+                bytes=block.size_bytes,
+                checksum=checksum_of(block),
+            )
+            sequences[place] += 1
+            labels[index].append(label)
+            yield block_row(index, label, block)
+        yield manifest_rows(
+            (index, manifest_of(task, attempt, found)) for index, found in labels.items()
+        )
+
+
+@dataclass(frozen=True)
+class SendTask:
+    """The blocks of one routed partition to their leaders, under the batch's one identity."""
+
+    options: KafkaOptions
+    identity: Identity
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Send all, and yield what was acknowledged; a second attempt sends nothing."""
+        attempt = _context().attemptNumber()
+        if attempt > 0:
+            # The first attempt may still be sending. Two live senders of one partition under one
+            # epoch would corrupt it: the broker takes the second one's blocks for repeats.
+            raise StoreUnavailable(
+                f"this is attempt {attempt} of a send task; only the driver sends a batch again"
+            )
+        sender = Sender(_wire(self.options), self.identity)
+        tally = Tally()
+        for block in blocks_of(batches):
+            tally.add(block)
+            sender.send(block)
+        sent = confirmed(tally.summary(), sender.flush())
+        yield _sent_rows(sent.partitions)
+
+
+def route(topic: str, partition: int, routed: int) -> int:
+    """Return the routed partition of an output partition: neighbours go to different ones."""
+    return (zlib.crc32(topic.encode()) + partition) % routed
+
+
+def _sent_rows(partitions: Iterable[PartitionSummary]) -> pa.RecordBatch:
+    schema = pa.schema(
+        [
+            ("topic", pa.string()),
+            ("partition", pa.int32()),
+            ("blocks", pa.int32()),
+            ("rows", pa.int64()),
+            ("bytes", pa.int64()),
+            ("digest", pa.string()),
+        ]
+    )
+    rows = [{name: getattr(part, name) for name in schema.names} for part in partitions]
+    return pa.RecordBatch.from_pylist(rows, schema=schema)
+
+
+_WIRES: dict[KafkaOptions, Wire] = {}
+
+
+def _wire(options: KafkaOptions) -> Wire:
+    """Return this worker's connections; Spark keeps workers for reuse, and so these."""
+    wire = _WIRES.get(options)
+    if wire is None or wire.broken:
+        wire = _WIRES[options] = Wire(options)
+    return wire
+
+
+def _context() -> Any:
+    context = TaskContext.get()
+    if context is None:
+        raise ProtocolViolation("this runs in a Spark task only")
+    return context

@@ -1,0 +1,194 @@
+"""KafkaSink in a streaming query: what users write, and what a reader of another library finds."""
+
+import json
+from uuid import uuid4
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
+from support.readers import read, values
+
+from twophase.spark.kafka_sink import KafkaSink
+
+
+class Files:
+    """A streaming source of JSON files: one trigger takes all that are new."""
+
+    def __init__(self, spark, folder):
+        self.spark, self.folder, self.checkpoint = spark, folder / "in", folder / "checkpoint"
+        self.folder.mkdir()
+
+    def add(self, *rows):
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (self.folder / f"{uuid4().hex}.json").write_text(text)
+
+    def frame(self, schema="k string, v string, t timestamp, topic string"):
+        return self.spark.readStream.schema(schema).json(str(self.folder))
+
+    def run(self, frame, sink, mode="append"):
+        """Run until all files are in the topic; raise what the query raised."""
+        query = (
+            frame.writeStream.foreachBatch(sink)
+            .outputMode(mode)
+            .option("checkpointLocation", str(self.checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(120)
+        assert not query.isActive
+
+    def forget_last_commit(self):
+        """Take away Spark's note that the last batch is done, as a crash before it would."""
+        commits = self.checkpoint / "commits"
+        last = max((path for path in commits.iterdir() if path.name.isdigit()), key=_number)
+        last.unlink()
+        (commits / f".{last.name}.crc").unlink(missing_ok=True)
+
+
+def _number(path):
+    return int(path.name)
+
+
+@pytest.fixture
+def files(spark, tmp_path):
+    return Files(spark, tmp_path)
+
+
+@pytest.fixture
+def topic(kafka, make_topic):
+    return make_topic(kafka, partitions=2)
+
+
+@pytest.fixture
+def make_sink(kafka, topic):
+    """Make sinks of one id to the topic of the test."""
+    sinks, sink_id = [], f"sink-{uuid4().hex[:8]}"
+
+    def make(**more):
+        given = {"topic": topic, "sink_id": sink_id} | more
+        sink = KafkaSink(options={"kafka.bootstrap.servers": kafka.bootstrap_servers}, **given)
+        sinks.append(sink)
+        return sink
+
+    yield make
+    for sink in sinks:
+        sink.close()
+
+
+PLAIN = ("k AS key", "v AS value")
+
+
+def test_batch_after_batch(files, make_sink, kafka, topic):
+    """Every file's rows once; the next start goes on where the last one ended."""
+    for number in range(3):
+        files.add({"k": "a", "v": f"row-{number}"})
+        files.run(files.frame().selectExpr(*PLAIN), make_sink())
+    assert values(kafka.bootstrap_servers, topic) == [b"row-0", b"row-1", b"row-2"]
+
+
+def test_all_columns(files, make_sink, kafka, topic):
+    """Key, value, headers, timestamp and partition arrive as they were; a null value too."""
+    files.add({"k": "a", "v": "one", "t": "2026-11-15T10:00:00.123Z"}, {"k": "b", "v": None})
+    frame = files.frame().selectExpr(
+        *PLAIN,
+        "coalesce(t, timestamp '2026-11-15T11:00:00Z') AS timestamp",
+        "1 AS partition",
+        "array(struct('trace' AS key, CAST(k AS BINARY) AS value)) AS headers",
+    )
+    files.run(frame, make_sink())
+    rows = sorted(read(kafka.bootstrap_servers, topic), key=lambda row: row.key)
+    assert [(row.key, row.value, row.partition, row.headers) for row in rows] == [
+        (b"a", b"one", 1, (("trace", b"a"),)),
+        (b"b", None, 1, (("trace", b"b"),)),
+    ]
+    assert rows[0].timestamp_ms == 1_794_736_800_123
+
+
+def test_a_topic_for_each_row(files, make_sink, kafka, make_topic, topic):
+    """Topics come from the column; the marker has a topic of its own."""
+    first, second = make_topic(kafka), make_topic(kafka, partitions=3)
+    files.add(*({"v": f"{name[-4:]}", "topic": name} for name in (first, second, first)))
+    sink = make_sink(topic=None, marker_topic=topic)
+    files.run(files.frame().selectExpr("v AS value", "topic"), sink)
+    assert values(kafka.bootstrap_servers, first) == [first[-4:].encode()] * 2
+    assert values(kafka.bootstrap_servers, second) == [second[-4:].encode()]
+
+
+def test_a_batch_that_spark_runs_again_is_not_written_again(files, make_sink, kafka, topic):
+    """Killed after the commit, before Spark's own note: the marker tells."""
+    files.add({"k": "a", "v": "once"})
+    files.run(files.frame().selectExpr(*PLAIN), make_sink())
+    for _ in range(2):
+        files.forget_last_commit()
+        files.run(files.frame().selectExpr(*PLAIN), make_sink())
+    assert values(kafka.bootstrap_servers, topic) == [b"once"]
+
+
+def test_state_stays_right_through_a_batch_that_is_skipped(files, make_sink, kafka, topic):
+    """A count per key: the skipped batch still advances the state, and is still not written."""
+    counts = files.frame().groupBy("k").count()
+    frame = counts.selectExpr("k AS key", "CAST(count AS STRING) AS value")
+    files.add({"k": "a"}, {"k": "a"})
+    files.run(frame, make_sink(), mode="update")
+    files.add({"k": "a"})
+    files.run(frame, make_sink(), mode="update")
+    files.forget_last_commit()
+    files.add({"k": "a"})
+    files.run(frame, make_sink(), mode="update")
+    assert values(kafka.bootstrap_servers, topic) == [b"2", b"3", b"4"]
+
+
+def test_a_topic_that_gains_partitions(files, make_sink, kafka, topic):
+    """The next batch uses the new partitions."""
+    sink = make_sink()
+    files.add({"k": "a", "v": "before"})
+    files.run(files.frame().selectExpr(*PLAIN), sink)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.create_partitions([NewPartitions(topic, 5)])[topic].result(30)
+    files.add(*({"k": f"key-{number}", "v": "after"} for number in range(200)))
+    files.run(files.frame().selectExpr(*PLAIN), sink)
+    assert {row.partition for row in read(kafka.bootstrap_servers, topic)} == {0, 1, 2, 3, 4}
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        (("k AS key",), "the column value is missing"),
+        (("v AS value", "1.5 AS key"), "the column key is of type decimal(2,1); allowed is string"),
+        (("v AS value", "k AS kee"), "the column kee is none of a Kafka record's; allowed are key"),
+    ],
+)
+def test_a_wrong_column_is_refused_by_name(columns, said, files, make_sink, kafka, topic):
+    """One sentence, before anything is sent."""
+    files.add({"k": "a", "v": "never"})
+    with pytest.raises(Exception, match="TWOPHASE_CONFIGURATION") as caught:
+        files.run(files.frame().selectExpr(*columns), make_sink())
+    assert said in str(caught.value)
+    assert values(kafka.bootstrap_servers, topic, committed=False) == []
+
+
+def test_two_queries_on_one_sink_id(files, make_sink, kafka, topic, tmp_path):
+    """The second query is refused, and the owner is named."""
+    files.add({"k": "a", "v": "mine"})
+    files.run(files.frame().selectExpr(*PLAIN), make_sink())
+    (tmp_path / "other").mkdir()
+    other = Files(files.spark, tmp_path / "other")
+    other.add({"k": "a", "v": "yours"})
+    with pytest.raises(Exception, match="TWOPHASE_OWNED_BY_ANOTHER"):
+        other.run(other.frame().selectExpr(*PLAIN), make_sink())
+    assert values(kafka.bootstrap_servers, topic) == [b"mine"]
+
+
+def test_no_block_is_left_on_the_executors(files, make_sink, spark):
+    """What was materialised for a batch is dropped with its end."""
+    sink = make_sink()
+    for number in range(3):
+        files.add({"k": "a", "v": f"{number}"})
+        files.run(files.frame().selectExpr(*PLAIN), sink)
+        assert spark.sparkContext._jsc.getPersistentRDDs().size() == 0
+
+
+def test_a_sink_without_a_query_says_so(spark, make_sink):
+    """Called by hand, it does not guess whose batch it is."""
+    frame = spark.createDataFrame([("a", "b")], "key string, value string")
+    with pytest.raises(Exception, match=r"use it as writeStream\.foreachBatch\(sink\)"):
+        make_sink()(frame, 0)
