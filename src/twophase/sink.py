@@ -56,17 +56,28 @@ class BlocksGone(Exception):
     """The materialised blocks are lost, or are of two versions of the batch."""
 
 
+class ReacquireStopped(Exception):
+    """A re-acquire got only so far; it goes on from `identity`."""
+
+    def __init__(self, error: Exception, last: LastTransaction, identity: object) -> None:
+        super().__init__(str(error))
+        self.error, self.last, self.identity = error, last, identity
+
+
 class Store(Protocol):
     """One sink's transactions and marker."""
 
     def describe_last(self) -> LastTransaction:
         """Return how the id's last transaction ended, and change nothing."""
 
-    def own(self) -> Any:
-        """Take the id, end what is open, and return the identity."""
+    def own(self) -> tuple[Any, LastTransaction]:
+        """Take the id, end what is open; return the identity, and what of the look still holds."""
 
     def reacquire(self, identity: Any) -> tuple[Any, LastTransaction]:
-        """Return a fresh identity and how the old one's transaction ended; `Fenced` if a rival."""
+        """Return a fresh identity and how the old one's transaction ended.
+
+        `Fenced` after a rival; `ReacquireStopped` where the store could not be asked to the end.
+        """
 
     def read_marker(self) -> Marker | Unreadable | None:
         """Return what lies in the marker's place."""
@@ -112,7 +123,7 @@ def _perform(effect: Effect, store: Store, engine: Engine) -> Event:  # noqa: PL
         case DescribeLast():
             return LastTransactionSeen(store.describe_last())
         case Own():
-            return Owned(store.own())
+            return Owned(*store.own())
         case Reacquire(identity):
             return _reacquire(store, identity)
         case ReadMarker() | ReadBack():
@@ -136,8 +147,8 @@ def _reacquire(store: Store, identity: Any) -> Event:
         return Reacquired(*store.reacquire(identity))
     except Fenced as error:
         return FencedOff(error)
-    except (StoreUnavailable, CommitRejected, CommitOutcomeUnknown) as error:
-        return ReacquireFailed(error)
+    except ReacquireStopped as stopped:
+        return ReacquireFailed(stopped.error, stopped.last, stopped.identity)
 
 
 def _read_marker(store: Store) -> Event:

@@ -192,3 +192,26 @@ def test_a_sink_without_a_query_says_so(spark, make_sink):
     frame = spark.createDataFrame([("a", "b")], "key string, value string")
     with pytest.raises(Exception, match=r"use it as writeStream\.foreachBatch\(sink\)"):
         make_sink()(frame, 0)
+
+
+def test_an_error_of_the_users_own_plan(files, make_sink, kafka, topic):
+    """It reaches Spark as it is; with the plan mended, the same batch is written once."""
+    files.add({"k": "a", "v": "one"})
+    with pytest.raises(Exception, match="a mistake of mine"):
+        files.run(
+            files.frame().selectExpr("k AS key", "raise_error('a mistake of mine') AS value"),
+            make_sink(),
+        )
+    files.run(files.frame().selectExpr(*PLAIN), make_sink())
+    assert values(kafka.bootstrap_servers, topic) == [b"one"]
+
+
+def test_a_row_that_is_too_large_is_refused_by_name(files, make_sink, kafka, topic):
+    """Key, size, limit and setting are in the sentence; nothing of the batch is visible."""
+    files.add({"k": "the-key", "v": "small"})
+    frame = files.frame().selectExpr("k AS key", "repeat('x', 2000000) AS value")
+    with pytest.raises(Exception, match="TWOPHASE_ROW_REJECTED") as caught:
+        files.run(frame, make_sink())
+    for said in ("the-key", "1048576", "kafka.max.request.size", "max.message.bytes"):
+        assert said in str(caught.value)
+    assert values(kafka.bootstrap_servers, topic, committed=False) == []

@@ -13,6 +13,9 @@ always (tests/integration/kafka/test_reacquire.py):
   timeout raises the epoch by one; so the raised epoch is asked with. The comparison still refuses
   where a rival has come since: at rest it raises the epoch by one more.
 
+- Kafka 3.9 takes a second asker with the raised epoch for a repeat of the first and gives both the
+  same identity; so an identity that was had that way is made unique by the bare form at once.
+
 One case stays open under version 1: a rival that took over while nothing was open, and then aborted
 a transaction of its own, looks like the broker's timeout. The older owner then takes the id back
 and the rival is fenced. No row is lost or doubled by it, since whoever owns the id reads the marker
@@ -57,40 +60,53 @@ def claim(identity: Identity, seen: TransactionDescription | None) -> Claim:
 def outcome_of(identity: Identity, seen: TransactionDescription | None) -> LastTransaction:
     """Return how the transaction of `identity` ended, if what its coordinator says shows it.
 
-    Under version 2 every end raises the epoch by one, under version 1 only the broker's timeout
-    does; an epoch that is higher still belongs to somebody else.
+    Under version 2 every end raises the epoch by one, so an abort under the next epoch is ours.
+    Under version 1 an abort proves nothing: a late AddPartitionsToTxn opens a transaction again
+    after its commit, under the same epoch.
     """
     if seen is None or seen.producer_id != identity.producer_id:
         return LastTransaction.UNKNOWN
-    raised = seen.epoch - identity.epoch
-    ended = 1 if identity.version is TransactionVersion.V2 else 0
-    if seen.state in _COMMITTED and raised == ended:
+    second = identity.version is TransactionVersion.V2
+    if seen.epoch != identity.epoch + (1 if second else 0):
+        return LastTransaction.UNKNOWN
+    if seen.state in _COMMITTED:
         return LastTransaction.COMMITTED
-    if seen.state in _ABORTED and raised in {ended, 1}:
-        return LastTransaction.ABORTED
-    if raised == 0 and seen.state is TransactionState.EMPTY:
-        # InitProducerId gave us this epoch, and nothing was written under it since.
-        return LastTransaction.ABORTED
-    if raised == 0 and seen.state is TransactionState.ONGOING:
-        return LastTransaction.OPEN
-    return LastTransaction.UNKNOWN
+    return LastTransaction.ABORTED if second and seen.state in _ABORTED else LastTransaction.UNKNOWN
 
 
 def last_of(seen: TransactionDescription | None) -> LastTransaction:
-    """Return how the last transaction of a transactional id ended, whoever it belonged to.
-
-    EMPTY says only that somebody took the id since. Where it was taken as unfounded, nothing was
-    ever committed under it (see `time_limit_ms`).
-    """
-    if seen is None:
-        return LastTransaction.NEVER_WAS
-    if seen.state is TransactionState.EMPTY and seen.timeout_ms % 2:
+    """Return how the last transaction of a transactional id ended, by a look at it."""
+    if seen is None or _unfounded(seen):
         return LastTransaction.NEVER_WAS
     if seen.state is TransactionState.ONGOING:
         return LastTransaction.OPEN
     if seen.state in _ABORTED:
         return LastTransaction.ABORTED
     return LastTransaction.COMMITTED if seen.state in _COMMITTED else LastTransaction.UNKNOWN
+
+
+def witnessed(seen: TransactionDescription | None, taken: Identity) -> LastTransaction:
+    """Return what of a look is still certain once the id was taken.
+
+    An older owner may have gone on in between. Only an identity that follows at once shows that it
+    did not, and under version 1 a commit in between does not show at all.
+    """
+    if seen is None:
+        return LastTransaction.NEVER_WAS if taken.epoch == 0 else LastTransaction.UNKNOWN
+    if (taken.producer_id, taken.epoch) != (seen.producer_id, seen.epoch + 1):
+        return LastTransaction.UNKNOWN
+    if _unfounded(seen):
+        return LastTransaction.NEVER_WAS
+    if seen.state in _COMMITTED:
+        return LastTransaction.COMMITTED
+    second = taken.version is TransactionVersion.V2
+    ended = seen.state is TransactionState.COMPLETE_ABORT
+    return LastTransaction.ABORTED if second and ended else LastTransaction.UNKNOWN
+
+
+def _unfounded(seen: TransactionDescription) -> bool:
+    """Whether the id was only ever taken for a sink that has no marker yet (`time_limit_ms`)."""
+    return seen.state is TransactionState.EMPTY and seen.timeout_ms % 2 == 1
 
 
 def time_limit_ms(configured_ms: int, *, founded: bool) -> int:

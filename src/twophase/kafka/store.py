@@ -6,12 +6,16 @@ from twophase.commit.effects import WriteMarker
 from twophase.commit.marker import Marker, Unreadable, read_marker
 from twophase.commit.naming import SinkName
 from twophase.commit.recovery import LastTransaction
-from twophase.kafka.admin import describe_transaction
-from twophase.kafka.claims import last_of, time_limit_ms
+from twophase.errors import CommitOutcomeUnknown, CommitRejected, Fenced, StoreUnavailable
+from twophase.kafka.admin import TransactionDescription, describe_transaction
+from twophase.kafka.claims import last_of, time_limit_ms, witnessed
 from twophase.kafka.identity import Identity, TopicPartition
 from twophase.kafka.offsets import CommittedOffset, read_offsets, write_offsets
-from twophase.kafka.transactions import Transactions
+from twophase.kafka.transactions import Claiming, Transactions
 from twophase.kafka.wire import Wire
+from twophase.sink import ReacquireStopped
+
+_TAKES_MAX = 3
 
 
 class KafkaStore:
@@ -26,22 +30,41 @@ class KafkaStore:
         self._name = name
         self._place = TopicPartition(marker_topic, 0)
         self._transactions = Transactions(wire)
+        self._seen: TransactionDescription | None = None
         self._founded = True
         self._reached = 0
 
     def describe_last(self) -> LastTransaction:
         """Return how the id's last transaction ended, and change nothing."""
-        last = last_of(describe_transaction(self._wire, self._name.transactional_id))
+        self._seen = describe_transaction(self._wire, self._name.transactional_id)
+        last = last_of(self._seen)
         self._founded = last is not LastTransaction.NEVER_WAS
         return last
 
-    def own(self) -> Identity:
-        """Take the id from whoever has it, and end what is open."""
+    def own(self) -> tuple[Identity, LastTransaction]:
+        """Take the id, end what is open, and say what of the look still holds."""
+        for _ in range(_TAKES_MAX):
+            identity = self._take()
+            last = witnessed(self._seen, identity)
+            if self._founded or last is not LastTransaction.UNKNOWN:
+                break
+            # A lost answer made us take a new id twice, so that the look proves nothing any more:
+            # look and take again, as the next start would.
+            self.describe_last()
+        return identity, last
+
+    def _take(self) -> Identity:
         return self._transactions.own(self._name.transactional_id, timeout_ms=self._limit_ms)
 
     def reacquire(self, identity: Identity) -> tuple[Identity, LastTransaction]:
         """Return a fresh identity and how the old one's transaction ended; `Fenced` if a rival."""
-        return self._transactions.reacquire_seen(identity, timeout_ms=self._limit_ms)
+        claiming = Claiming(identity)
+        try:
+            return self._transactions.proceed(claiming, timeout_ms=self._limit_ms), claiming.last
+        except Fenced:
+            raise
+        except (StoreUnavailable, CommitRejected, CommitOutcomeUnknown) as error:
+            raise ReacquireStopped(error, claiming.last, claiming.identity) from error
 
     @property
     def _limit_ms(self) -> int:

@@ -11,6 +11,7 @@ re-acquire (after any doubt) ──> the next Identity, or Fenced for good
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from kafka.protocol.producer.transaction import (
@@ -38,6 +39,19 @@ from twophase.kafka.wire import TRANSACTION, Wire
 _LOOKS_MAX = 5
 
 
+@dataclass(slots=True)
+class Claiming:
+    """How far a re-acquire has come: the identity to go on from, and how its transaction ended."""
+
+    identity: Identity
+    last: LastTransaction = LastTransaction.UNKNOWN
+
+    def note(self, last: LastTransaction) -> None:
+        """Keep what is known; what a later look cannot see any more stays known."""
+        if last is not LastTransaction.UNKNOWN:
+            self.last = last
+
+
 class Transactions:
     """Transactions of one cluster, for this process."""
 
@@ -59,29 +73,33 @@ class Transactions:
         Never the bare form of InitProducerId: it would take the id back from its rightful new
         owner. What was open under this identity is aborted.
         """
-        return self.reacquire_seen(identity, timeout_ms=timeout_ms)[0]
+        return self.proceed(Claiming(identity), timeout_ms=timeout_ms)
 
-    def reacquire_seen(
-        self, identity: Identity, *, timeout_ms: int | None = None
-    ) -> tuple[Identity, LastTransaction]:
-        """Re-acquire, and tell how the transaction of `identity` ended by what was seen."""
-        last = LastTransaction.UNKNOWN
+    def proceed(self, claiming: "Claiming", *, timeout_ms: int | None = None) -> Identity:
+        """Re-acquire from where an earlier try stopped, and note how far this one came.
+
+        Started over with the first identity after its abort, the broker would take its owner for
+        somebody who was fenced.
+        """
         for _ in range(_LOOKS_MAX):
+            identity = claiming.identity
             seen = describe_transaction(self._wire, identity.transactional_id)
-            last = outcome_of(identity, seen)
+            claiming.note(outcome_of(identity, seen))
             match claim(identity, seen):
                 case Claim.FENCED:
                     raise Fenced("a newer owner has a transaction open", **identity.ids())
                 case Claim.ABORT_THEN_ASK:
                     try:
-                        identity = self.abort(identity) or identity
+                        claiming.identity = self.abort(identity) or identity
                     except (EpochStale, InvalidState):
                         continue  # It ended while we looked: look again.
-                    last = LastTransaction.ABORTED
+                    if identity.version is TransactionVersion.V2:
+                        claiming.note(LastTransaction.ABORTED)
                 case Claim.ASK_WITH_NEXT_EPOCH:
-                    identity = identity.successor(identity.producer_id, identity.epoch + 1)
-            return self._init(identity, timeout_ms), last
-        raise StoreUnavailable("the transaction did not come to rest", **identity.ids())
+                    self._init(identity.successor(identity.producer_id, identity.epoch + 1), None)
+                    return self._init(identity.successor(-1, -1), timeout_ms)
+            return self._init(claiming.identity, timeout_ms)
+        raise StoreUnavailable("the transaction did not come to rest", **claiming.identity.ids())
 
     def _init(self, identity: Identity, timeout_ms: int | None) -> Identity:
         if timeout_ms is None:

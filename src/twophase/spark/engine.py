@@ -64,7 +64,7 @@ class SparkEngine:
         Transactions(self._wire).add_partitions(identity, places)
         task = SendTask(self._wire.options, identity)
         frame = self._materialised.mapInArrow(task, SENT_SCHEMA, barrier=self._speculates())
-        rows = _asked(frame.collect)
+        rows = _asked(frame.collect, sending=True)
         return Summary(tuple(sorted(PartitionSummary(**row.asDict()) for row in rows)))
 
     def free(self) -> None:
@@ -119,30 +119,34 @@ class SparkEngine:
         return True
 
 
-def _asked(act: Callable[[], Any]) -> Any:
-    """Run a Spark job; what went wrong in its tasks comes back as our own error."""
+def _asked(act: Callable[[], Any], *, sending: bool = False) -> Any:
+    """Run a Spark job; what our own tasks raised in it comes back as our own error.
+
+    Any other failure is the user's plan, raised as it is, but for a send, which runs none of it: an
+    executor was lost, or Spark gave up.
+    """
     try:
         return act()
     except TwoPhaseError:
         raise
     except Exception as error:
-        raise _translated(error) from error
+        found = _translated(error)
+        if found is None and sending:
+            found = StoreUnavailable(f"the send job failed: {str(error)[:500]}")
+        if found is None:
+            raise
+        raise found from error
 
 
-def _translated(error: Exception) -> Exception:
+def _translated(error: Exception) -> Exception | None:
     text = str(error)
     if _LOST_BLOCK.search(text):
         return BlocksGone("a materialised block is lost with its executor")
     found = _OURS.search(text)
     if found is None:
-        return error if _is_users(text) else StoreUnavailable(f"a Spark job failed: {text[:500]}")
+        return None
     kinds = {kind.code: kind for kind in _all_errors()}
-    kind = kinds.get(found[1], StoreUnavailable)
-    return kind(found[2].split("\n")[0])
-
-
-def _is_users(text: str) -> bool:
-    return "twophase" not in text
+    return kinds.get(found[1], StoreUnavailable)(found[2].split("\n")[0])
 
 
 def _all_errors() -> list[type[TwoPhaseError]]:

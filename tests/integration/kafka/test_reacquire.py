@@ -7,10 +7,12 @@ from support.readers import values
 from support.rows import blocks, named
 from support.writing import write
 
-from twophase.errors import Fenced
+from twophase.commit.recovery import LastTransaction
+from twophase.errors import Fenced, StoreUnavailable
 from twophase.kafka.admin import TransactionState, describe_transaction
-from twophase.kafka.identity import Identity
-from twophase.kafka.transactions import Transactions
+from twophase.kafka.identity import Identity, TransactionVersion
+from twophase.kafka.transactions import Claiming, Transactions
+from twophase.verify.proxy import ApiKey, KafkaProxy
 
 
 @pytest.fixture
@@ -120,3 +122,42 @@ def test_the_bare_form_takes_the_id_back_from_a_rival(wire, transactions, owned)
     Transactions(wire).own(owned.transactional_id)
     with pytest.raises(Fenced):
         transactions.reacquire(rival)
+
+
+@pytest.mark.parametrize("broker", ["kafka39"], indirect=True)
+def test_an_epoch_that_was_raised_by_a_timeout_is_given_out_once(
+    wire, transactions, transactional_id, topic
+):
+    """Two owners that ask with it are given one identity, so what re-acquiring gives is newer."""
+    identity = transactions.own(transactional_id, timeout_ms=1_000)
+    write(wire, identity, blocks(topic, named("dropped", 2)))
+    deadline = time.monotonic() + 30
+    while describe_transaction(wire, transactional_id).state is not TransactionState.COMPLETE_ABORT:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    raised = identity.successor(identity.producer_id, identity.epoch + 1)
+    shared = transactions._init(raised, None)
+    assert transactions._init(raised, None) == shared, "the damage: two owners, one identity"
+    assert transactions._init(raised.successor(-1, -1), None).epoch > shared.epoch
+
+
+def test_a_reacquire_that_was_cut_off_goes_on_where_it_stopped(
+    broker, connect, transactional_id, topic
+):
+    """The abort is done, the answers to InitProducerId are lost until it gives up."""
+    with KafkaProxy(broker.proxied) as proxy:
+        far = connect(proxy.bootstrap_servers, request_timeout_ms=400, max_block_ms=1_000)
+        transactions = Transactions(far)
+        identity = transactions.own(transactional_id)
+        write(far, identity, blocks(topic, named("dropped", 2)))
+        claiming = Claiming(identity)
+        proxy.on(ApiKey.INIT_PRODUCER_ID, "response").cut(times=None)
+        with pytest.raises(StoreUnavailable):
+            transactions.proceed(claiming)
+        proxy.clear()
+        if identity.version is TransactionVersion.V2:
+            assert claiming.last is LastTransaction.ABORTED
+            with pytest.raises(Fenced):
+                transactions.reacquire(identity)
+        commit_rows(far, transactions, transactions.proceed(claiming), topic, "kept")
+    assert values(broker.bootstrap_servers, topic) == named("kept", 2)

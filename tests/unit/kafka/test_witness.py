@@ -4,7 +4,7 @@ import pytest
 
 from twophase.commit.recovery import LastTransaction
 from twophase.kafka.admin import TransactionDescription, TransactionState
-from twophase.kafka.claims import last_of, outcome_of, time_limit_ms
+from twophase.kafka.claims import last_of, outcome_of, time_limit_ms, witnessed
 from twophase.kafka.identity import Identity, TransactionVersion
 
 S, L = TransactionState, LastTransaction
@@ -21,17 +21,14 @@ def seen(state, epoch=3, producer_id=7, timeout_ms=60_000):
         (V1, S.COMPLETE_COMMIT, 3, L.COMMITTED),
         (V1, S.PREPARE_COMMIT, 3, L.COMMITTED),
         (V1, S.COMPLETE_COMMIT, 4, L.UNKNOWN),
-        (V1, S.COMPLETE_ABORT, 3, L.ABORTED),
-        (V1, S.COMPLETE_ABORT, 4, L.ABORTED),
-        (V1, S.COMPLETE_ABORT, 5, L.UNKNOWN),
+        (V1, S.COMPLETE_ABORT, 3, L.UNKNOWN),
+        (V1, S.COMPLETE_ABORT, 4, L.UNKNOWN),
         (V2, S.COMPLETE_COMMIT, 4, L.COMMITTED),
         (V2, S.COMPLETE_COMMIT, 3, L.UNKNOWN),
         (V2, S.COMPLETE_ABORT, 4, L.ABORTED),
         (V2, S.COMPLETE_ABORT, 3, L.UNKNOWN),
-        (V1, S.EMPTY, 3, L.ABORTED),
         (V2, S.EMPTY, 4, L.UNKNOWN),
-        (V2, S.ONGOING, 3, L.OPEN),
-        (V2, S.ONGOING, 4, L.UNKNOWN),
+        (V2, S.ONGOING, 3, L.UNKNOWN),
     ],
 )
 def test_how_our_own_transaction_ended(version, state, epoch, expected):
@@ -61,6 +58,27 @@ def test_how_the_last_transaction_of_the_id_ended(state, timeout_ms, expected):
     """EMPTY hides what was before it, but for an id that was taken as unfounded."""
     assert last_of(seen(state, timeout_ms=timeout_ms)) is expected
     assert last_of(None) is L.NEVER_WAS
+
+
+@pytest.mark.parametrize(
+    ("version", "before", "taken", "expected"),
+    [
+        (V2, None, (9, 0), L.NEVER_WAS),
+        (V2, None, (9, 1), L.UNKNOWN),
+        (V1, seen(S.EMPTY, timeout_ms=59_999), (7, 4), L.NEVER_WAS),
+        (V1, seen(S.EMPTY, timeout_ms=59_999), (7, 5), L.UNKNOWN),
+        (V1, seen(S.EMPTY, timeout_ms=60_000), (7, 4), L.UNKNOWN),
+        (V2, seen(S.COMPLETE_ABORT), (7, 4), L.ABORTED),
+        (V2, seen(S.COMPLETE_ABORT), (7, 5), L.UNKNOWN),
+        (V2, seen(S.COMPLETE_ABORT), (8, 0), L.UNKNOWN),
+        (V1, seen(S.COMPLETE_ABORT), (7, 4), L.UNKNOWN),
+        (V2, seen(S.ONGOING), (7, 4), L.UNKNOWN),
+        (V2, seen(S.COMPLETE_COMMIT), (7, 4), L.COMMITTED),
+    ],
+)
+def test_what_of_a_look_holds_once_the_id_is_taken(version, before, taken, expected):
+    """An older owner may have gone on in between; only what excludes that is certain."""
+    assert witnessed(before, Identity("orders", *taken, version)) is expected
 
 
 @pytest.mark.parametrize("configured_ms", [1, 2, 3, 59_999, 60_000, 900_000])
