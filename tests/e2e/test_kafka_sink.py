@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 from support.readers import read, values
 
+from twophase.errors import ConfigurationError
 from twophase.spark.kafka_sink import KafkaSink
 
 
@@ -164,6 +165,31 @@ def test_a_wrong_column_is_refused_by_name(columns, said, files, make_sink, kafk
         files.run(files.frame().selectExpr(*columns), make_sink())
     assert said in str(caught.value)
     assert values(kafka.bootstrap_servers, topic, committed=False) == []
+
+
+def test_a_topic_that_does_not_exist(files, make_sink):
+    """Said at once, with what to do; corrected, the same batch is written."""
+    files.add({"k": "a", "v": "one"})
+    with pytest.raises(Exception, match="topic 'no-such-topic' does not exist on this cluster"):
+        files.run(files.frame().selectExpr(*PLAIN), make_sink(topic="no-such-topic"))
+    files.run(files.frame().selectExpr(*PLAIN), make_sink())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"sink_id": "a b"}, "sink_id is 'a b'; allowed are"),
+        ({"topic": None}, "neither topic nor marker_topic is given"),
+        ({"options": {"kafka.bootstrap.server": "x:1"}}, "did you mean kafka.bootstrap.servers"),
+        ({"options": {"kafka.bootstrap.servers": "x:1", "kafka.acks": "1"}}, "kafka.acks must be"),
+    ],
+)
+def test_a_wrong_setting_is_refused_when_the_sink_is_made(wrong, said):
+    """Before any query starts: the setting, what was found, what is allowed."""
+    given = {"sink_id": "s", "topic": "t", "options": {"kafka.bootstrap.servers": "x:1"}} | wrong
+    with pytest.raises(ConfigurationError) as caught:
+        KafkaSink(**given)
+    assert said in str(caught.value)
 
 
 def test_two_queries_on_one_sink_id(files, make_sink, kafka, topic, tmp_path):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from twophase.commit.machine import Machine
 from twophase.commit.naming import SinkName
 from twophase.errors import ConfigurationError
+from twophase.kafka.leaders import leaders_request, partition_counts_in
 from twophase.kafka.options import KafkaOptions
 from twophase.kafka.store import KafkaStore
 from twophase.kafka.wire import Wire
@@ -82,6 +83,14 @@ class KafkaSink:
 
     def _connected(self) -> Wire:
         if self._wire is None or self._wire.broken:
-            self._wire = Wire(self._options)
-            self._store = KafkaStore(self._wire, self._name, self._marker_topic)
+            wire = Wire(self._options)
+            try:
+                # A topic that is not there is said so now, before the id is taken for it.
+                topics = {self._topic or self._marker_topic, self._marker_topic}
+                partition_counts_in(wire.ask(leaders_request(topics)))
+            except BaseException:
+                wire.close()
+                raise
+            self._wire = wire
+            self._store = KafkaStore(wire, self._name, self._marker_topic)
         return self._wire
