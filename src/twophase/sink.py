@@ -49,7 +49,13 @@ from twophase.commit.machine import Machine
 from twophase.commit.marker import Marker, Unreadable
 from twophase.commit.recovery import Batch, LastTransaction
 from twophase.commit.summary import Summary
-from twophase.errors import CommitOutcomeUnknown, CommitRejected, Fenced, StoreUnavailable
+from twophase.errors import (
+    CommitOutcomeUnknown,
+    CommitRejected,
+    Fenced,
+    ProtocolViolation,
+    StoreUnavailable,
+)
 
 
 class BlocksGone(Exception):
@@ -139,7 +145,7 @@ def _perform(effect: Effect, store: Store, engine: Engine) -> Event:  # noqa: PL
             return _prepare(engine, attempt)
         case Send(identity, summary):
             return _send(engine, identity, summary)
-    raise NotImplementedError(effect)
+    raise ProtocolViolation(f"{effect} is no effect that a driver performs")
 
 
 def _reacquire(store: Store, identity: Any) -> Event:

@@ -276,7 +276,7 @@ def test_stop_ends_threads_that_hold_and_delay(broker, port):
         late.wait_caught()
         started = time.monotonic()
         proxy.stop()
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 2
     wait_until(lambda: threading.active_count() <= before)
 
 
@@ -310,7 +310,7 @@ def test_what_is_not_kafka_is_told_at_the_end(broker, port, data):
 
 
 def test_large_frames_pass_at_speed(connect):
-    """Large requests with answers as large stream through; a busy machine is no reason to fail."""
+    """More than 50 MB/s of 4 MB requests with answers as large, in the best of some rounds."""
     client = connect()
     body = bytes(4 * 2**20)
 
@@ -320,7 +320,7 @@ def test_large_frames_pass_at_speed(connect):
             assert client.ask(FETCH, number, body) == answer(number, body)
         return 32 / (time.monotonic() - started)
 
-    assert any(megabytes_per_second() > 10 for _ in range(5))
+    assert any(megabytes_per_second() > 50 for _ in range(5))
 
 
 def framed(payload: bytes) -> bytes:
