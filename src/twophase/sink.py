@@ -56,6 +56,7 @@ from twophase.errors import (
     ProtocolViolation,
     StoreUnavailable,
 )
+from twophase.watch import Watch
 
 
 class BlocksGone(Exception):
@@ -109,15 +110,24 @@ class Engine(Protocol):
 
 
 def write_batch(
-    machine: Machine, run_id: str, batch: Batch, store: Store, engine: Engine
+    machine: Machine,
+    run_id: str,
+    batch: Batch,
+    store: Store,
+    engine: Engine,
+    *,
+    watch: Watch | None = None,
 ) -> Finished:
     """Bring one batch into the store exactly once, or raise why a person has to look."""
+    watch = watch or Watch()
     effect = machine.handle(BatchArrived(run_id, batch))
     while not isinstance(effect, Finished | Raise):
+        watch.begins(effect)
         try:
             event = _perform(effect, store, engine)
         except BaseException as error:  # noqa: BLE001 - the machine raises it, and keeps the doubt
             event = Interrupted(error)
+        watch.ended(effect, event)
         effect = machine.handle(event)
     if isinstance(effect, Raise):
         raise effect.error

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from twophase import configure_spark
 from twophase.kafka.store import KafkaStore
-from twophase.spark import engine as engine_module
+from twophase.spark import routed_path
 from twophase.spark.engine import SparkEngine
 from twophase.spark.kafka_sink import KafkaSink
 
@@ -88,8 +88,8 @@ class Murderous:
 def make_murderous(kind, memory):
     """Wrap the tasks of one kind."""
     name = {"encode": "EncodeTask", "send": "SendTask"}[kind]
-    task = getattr(engine_module, name)
-    setattr(engine_module, name, lambda *args: Murderous(task(*args), memory))
+    task = getattr(routed_path, name)
+    setattr(routed_path, name, lambda *args: Murderous(task(*args), memory))
 
 
 def main(arguments):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from twophase.errors import ConfigurationError
 from twophase.kafka.compression import Codec, check_level
+from twophase.kafka.options import KafkaOptions
 
 # Arrow's 32-bit offsets and Kafka's 32-bit lengths both end at 2 GB; half of it is never close.
 _MOST_BYTES = 2**30
@@ -41,3 +42,15 @@ class EncodePlan:
         for topic, count in self.partitions.items():
             if count < 1:
                 raise ConfigurationError(f"topic {topic!r} has {count} partitions; it needs one")
+
+
+def plan_for(options: KafkaOptions, topic: str | None, partitions: Mapping[str, int]) -> EncodePlan:
+    """Return the plan that a sink's options ask for."""
+    return EncodePlan(
+        partitions,
+        topic=topic,
+        codec=Codec.named(options.compression),
+        level=options.compression_level,
+        block_bytes=min(options.block_bytes, options.max_request_bytes),
+        record_limit_bytes=options.max_request_bytes,
+    )

@@ -1,157 +1,61 @@
-"""Spark as the engine of a batch: encode, route, materialise, check, send."""
+"""Spark as the engine of a batch: through the driver where it is small, else over the executors."""
 
-import re
-import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from twophase import errors
-from twophase.commit.manifest import Fault, check
-from twophase.commit.summary import PartitionSummary, Summary
-from twophase.errors import ConfigurationError, StoreUnavailable, TwoPhaseError
-from twophase.kafka.compression import Codec
-from twophase.kafka.identity import Identity, TopicPartition
-from twophase.kafka.leaders import leaders_request, partition_counts_in
-from twophase.kafka.plan import EncodePlan
-from twophase.kafka.transactions import Transactions
+from twophase.commit.summary import Summary
+from twophase.kafka.identity import Identity
 from twophase.kafka.wire import Wire
-from twophase.sink import BlocksGone
-from twophase.spark.routed import ORDER, SPARK_SCHEMA, parts_of
-from twophase.spark.tasks import SENT_SCHEMA, EncodeTask, SendTask
+from twophase.spark.driver_path import DriverPath
+from twophase.spark.path import Path
+from twophase.spark.routed_path import RoutedPath
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_OURS = re.compile(r"\b(TWOPHASE_[A-Z_]+): (.+)")
-_LOST_BLOCK = re.compile(r"Checkpoint block \S+ not found|CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND")
-
 
 class SparkEngine:
-    """The rows of one batch, as a DataFrame with the sink's columns only."""
+    """The rows of one batch, as a DataFrame with the sink's columns only.
 
-    def __init__(self, frame: "DataFrame", wire: Wire, topic: str | None) -> None:
+    `path` is the one that was chosen, and after `prepare` the one that was taken.
+    """
+
+    def __init__(
+        self, frame: "DataFrame", wire: Wire, topic: str | None, path: Path, batch: int = 0
+    ) -> None:
         self._frame = frame
-        self._wire = wire
-        self._topic = topic
-        self._blocks: DataFrame | None = None
+        self._driver = DriverPath(frame, wire, topic, spread_from=batch)
+        self._routed = RoutedPath(frame, wire, topic)
+        self.path = path
+        self.prepared = False
 
     def execute(self) -> None:
         """Execute the plan and write nothing: state stores advance only by that."""
         self._frame.write.format("noop").mode("overwrite").save()
 
     def prepare(self, attempt: int) -> Summary:
-        """Compute the blocks, materialise them on the executors' disks and check them."""
+        """Compute the blocks and check them; a batch that is not small is routed after all."""
         del attempt
-        self.free()
-        counts = self._partition_counts()
-        routed = self._routed(sum(counts.values()))
-        task = EncodeTask(self._plan(counts), routed, int(time.time() * 1000))
-        encoded = self._frame.mapInArrow(task, SPARK_SCHEMA)
-        # Each routed partition is one Spark partition, whatever AQE would like to merge.
-        placed = encoded.repartitionById(routed, encoded["routed"]).sortWithinPartitions(*ORDER)
-        self._blocks = _asked(lambda: placed.localCheckpoint(eager=True))
-        labels = _asked(lambda: self._materialised.drop("body").toArrow())
-        parts = parts_of(labels, routed)
-        tasks = 1 + max((m.task for part in parts for m in part.manifests), default=-1)
-        found = check(parts, tasks=tasks, routed=routed)
-        if isinstance(found, Fault):
-            raise BlocksGone(found.reason)
-        return found
+        self.prepared = True
+        if self.path is Path.DRIVER:
+            summary = self._driver.prepare()
+            if summary is not None:
+                return summary
+            self.path = Path.ROUTED
+        return self._routed.prepare()
 
     def send(self, identity: Identity, summary: Summary) -> Summary:
-        """Send in one Spark job of one stage, a task for each routed partition."""
-        places = [TopicPartition(part.topic, part.partition) for part in summary.partitions]
-        Transactions(self._wire).add_partitions(identity, places)
-        task = SendTask(self._wire.options, identity)
-        frame = self._materialised.mapInArrow(task, SENT_SCHEMA, barrier=self._speculates())
-        rows = _asked(frame.collect, sending=True)
-        return Summary(tuple(sorted(PartitionSummary(**row.asDict()) for row in rows)))
+        """Send the blocks from where they lie."""
+        sender = self._driver if self.path is Path.DRIVER else self._routed
+        return sender.send(identity, summary)
 
     def free(self) -> None:
-        """Drop the materialised blocks from the executors' disks."""
-        if self._blocks is not None:
-            # The only handle on what localCheckpoint has persisted: unpersist() of the DataFrame
-            # knows nothing of it, and the garbage collector comes when it likes.
-            self._blocks._jdf.logicalPlan().rdd().unpersist(False)  # noqa: SLF001, FBT003
-            self._blocks = None
-
-    @property
-    def _materialised(self) -> "DataFrame":
-        if self._blocks is None:
-            raise BlocksGone("the blocks were not materialised, or are freed")
-        return self._blocks
-
-    def _partition_counts(self) -> Mapping[str, int]:
-        """Ask for the partitions of each topic anew for each batch: a topic may gain some."""
-        topics = [self._topic] if self._topic is not None else self._topics()
-        return partition_counts_in(self._wire.ask(leaders_request(topics))) if topics else {}
-
-    def _topics(self) -> list[str]:
-        rows = _asked(lambda: self._frame.select("topic").distinct().collect())
-        return sorted(row.topic for row in rows if row.topic is not None)
-
-    def _plan(self, counts: Mapping[str, int]) -> EncodePlan:
-        options = self._wire.options
-        return EncodePlan(
-            dict(counts),
-            topic=self._topic,
-            codec=Codec.named(options.compression),
-            level=options.compression_level,
-            block_bytes=min(options.block_bytes, options.max_request_bytes),
-            record_limit_bytes=options.max_request_bytes,
-        )
-
-    def _routed(self, partitions: int) -> int:
-        slots = self._frame.sparkSession.sparkContext.defaultParallelism
-        return max(1, min(partitions, slots))
-
-    def _speculates(self) -> bool:
-        """Whether Spark may start a second copy of a slow task, which a barrier stage forbids."""
-        conf = self._frame.sparkSession.sparkContext.getConf()
-        if conf.get("spark.speculation", "false") != "true":
-            return False
-        if conf.get("spark.dynamicAllocation.enabled", "false") == "true":
-            raise ConfigurationError(
-                "spark.speculation and spark.dynamicAllocation.enabled are both true; a send task "
-                "must not be speculated, and Spark forbids that only without dynamic allocation; "
-                "switch one of them off"
-            )
-        return True
+        """Let go of the blocks, in memory and on the executors' disks."""
+        self._driver.free()
+        self._routed.free()
 
 
-def _asked(act: Callable[[], Any], *, sending: bool = False) -> Any:
-    """Run a Spark job; what our own tasks raised in it comes back as our own error.
+class JobEngine(SparkEngine):
+    """The rows of a batch job, which has no state: a run that is skipped computes nothing."""
 
-    Any other failure is the user's plan, raised as it is, but for a send, which runs none of it: an
-    executor was lost, or Spark gave up.
-    """
-    try:
-        return act()
-    except TwoPhaseError:
-        raise
-    except Exception as error:
-        found = _translated(error)
-        if found is None and sending:
-            found = StoreUnavailable(f"the send job failed: {str(error)[:500]}")
-        if found is None:
-            raise
-        raise found from error
-
-
-def _translated(error: Exception) -> Exception | None:
-    text = str(error)
-    if _LOST_BLOCK.search(text):
-        return BlocksGone("a materialised block is lost with its executor")
-    found = _OURS.search(text)
-    if found is None:
-        return None
-    kinds = {kind.code: kind for kind in _all_errors()}
-    return kinds.get(found[1], StoreUnavailable)(found[2].split("\n")[0])
-
-
-def _all_errors() -> list[type[TwoPhaseError]]:
-    return [
-        kind
-        for kind in vars(errors).values()
-        if isinstance(kind, type) and issubclass(kind, TwoPhaseError)
-    ]
+    def execute(self) -> None:
+        """Do nothing: the run is in the topic."""

@@ -2,26 +2,37 @@
 
 import hashlib
 import json
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from twophase.commit.recovery import Batch
 from twophase.errors import ConfigurationError
+from twophase.kafka.progress import Progress, progress_in, rows_between
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_log = logging.getLogger("twophase")
+
 # The highest batch that each query of this process has come to, and the run that did: a batch that
 # an earlier run of the process had planned is a replay, however young its file is.
 _SEEN: dict[str, tuple[str, int]] = {}
+# How far each query's last batch has read its Kafka sources.
+_PROGRESS: dict[str, tuple[int, Progress]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class StreamBatch:
-    """One call: the run that makes it, and the batch."""
+    """One call: the run that makes it, the batch, and what it reads from Kafka, if anything.
+
+    `rows_in` is about how many rows it reads; None where the sources do not tell.
+    """
 
     run_id: str
     batch: Batch
+    progress: Progress
+    rows_in: int | None
 
 
 def stream_batch(frame: "DataFrame", number: int, checkpoint: str | None) -> StreamBatch:
@@ -41,6 +52,9 @@ def stream_batch(frame: "DataFrame", number: int, checkpoint: str | None) -> Str
         )
     root = checkpoint or _checkpoint_of(session, query_id)
     content, written_ms = _read(session, f"{root}/offsets/{number}")
+    progress = progress_in(content)
+    before = _progress_before(session, root, query_id, number) if progress else {}
+    _PROGRESS[query_id] = (number, progress)
     young = min(written_ms, _planned_ms(content)) > _process_started_ms(session)
     return StreamBatch(
         run_id,
@@ -50,7 +64,24 @@ def stream_batch(frame: "DataFrame", number: int, checkpoint: str | None) -> Str
             offsets=hashlib.sha256(content).hexdigest()[:32],
             first_try=_first_try(query_id, run_id, number, young=young),
         ),
+        progress,
+        rows_between(before, progress),
     )
+
+
+def _progress_before(session: Any, root: str, query_id: str, number: int) -> Progress:
+    """Return how far the batch before has read; only the first batch of a process reads its file.
+
+    It serves a guess only, so that a file that is not there means nothing.
+    """
+    known = _PROGRESS.get(query_id)
+    if known is not None and known[0] == number - 1:
+        return known[1]
+    try:
+        return progress_in(_read(session, f"{root}/offsets/{number - 1}")[0]) if number else {}
+    except Exception as error:  # noqa: BLE001
+        _log.debug("offsets/%d could not be read: %s", number - 1, error)
+        return {}
 
 
 def _first_try(query_id: str, run_id: str, number: int, *, young: bool) -> bool:

@@ -1,0 +1,112 @@
+"""What happened to each batch, as one frozen record, and the hooks that receive it.
+
+A hook is any function of one `BatchRecord`. It is called once for every call of a sink, whether the
+batch was written, skipped or refused, after all is decided: it can change nothing, and what it
+raises is logged and goes no further. `log_batch` is always among them.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+
+from twophase.commit.effects import Finished, Outcome
+from twophase.commit.naming import SinkName
+from twophase.commit.recovery import Batch
+from twophase.watch import Watch
+
+_log = logging.getLogger("twophase")
+
+FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRecord:
+    """One call of a sink for one batch.
+
+    `outcome` is committed, committed-before (by this call, found out later), skipped (written by
+    an earlier run), written (without a transaction) or failed; then `error` holds its text. `path`
+    is driver, routed or unrouted, and empty where nothing was computed. Times are in seconds;
+    `open_s` is how long a transaction was open, which is how long readers were held up. `rows` and
+    `bytes` are what this call wrote; only the guarantee `none` can have `failed_rows`.
+    """
+
+    sink_id: str
+    owner: str
+    batch: int
+    run_id: str | None
+    guarantee: str
+    outcome: str
+    path: str
+    rows: int
+    bytes: int
+    failed_rows: int
+    attempts: int
+    recovery: str
+    encode_s: float
+    send_s: float
+    commit_s: float
+    open_s: float
+    total_s: float
+    warnings: tuple[str, ...]
+    error: str | None
+
+
+Hook = Callable[[BatchRecord], None]
+
+
+def record_of(
+    name: SinkName,
+    batch: Batch,
+    watch: Watch,
+    *,
+    path: str,
+    finished: Finished | None,
+    error: BaseException | None,
+) -> BatchRecord:
+    """Return the record of one call that has ended, well or not."""
+    wrote = finished is not None and finished.outcome is not Outcome.SKIPPED
+    return BatchRecord(
+        sink_id=name.sink_id,
+        owner=batch.owner,
+        batch=batch.number,
+        run_id=name.run_id,
+        guarantee="exactly-once",
+        outcome=FAILED if finished is None else finished.outcome.value,
+        path=path,
+        rows=watch.summary.rows if wrote else 0,
+        bytes=watch.summary.bytes if wrote else 0,
+        failed_rows=0,
+        attempts=finished.attempts if finished is not None else 0,
+        recovery=watch.recovery(finished),
+        encode_s=watch.encode_s,
+        send_s=watch.send_s,
+        commit_s=watch.commit_s,
+        open_s=watch.open_s,
+        total_s=watch.total_s,
+        warnings=finished.warnings if finished is not None else (),
+        error=None if error is None else str(error) or type(error).__name__,
+    )
+
+
+def notify(hooks: Iterable[Hook], record: BatchRecord) -> None:
+    """Hand the record to the log and to every hook."""
+    for hook in (log_batch, *hooks):
+        try:
+            hook(record)
+        except Exception:  # noqa: BLE001
+            # The batch is decided: a broken hook must neither undo that nor hide it.
+            _log.exception("a hook failed for batch %d of sink %s", record.batch, record.sink_id)
+
+
+def log_batch(record: BatchRecord) -> None:
+    """Log one line: JSON behind the word "batch", and the fields as `extra` for structured logs."""
+    fields = {key: _short(value) for key, value in asdict(record).items()}
+    level = logging.ERROR if record.outcome == FAILED else logging.INFO
+    if level == logging.INFO and (record.warnings or record.failed_rows):
+        level = logging.WARNING
+    _log.log(level, "batch %s", json.dumps(fields), extra={"twophase": fields})
+
+
+def _short(value: object) -> object:
+    return round(value, 6) if isinstance(value, float) else value

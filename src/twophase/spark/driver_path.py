@@ -1,0 +1,125 @@
+"""A small batch through the driver: its rows come as Arrow, and are encoded and sent here.
+
+The whole plan is executed, because state stores advance only by that; a `limit` would execute a
+part of it. What a task hands back is bounded all the same, by expressions that the executors
+evaluate: rows beyond the bound come back empty and flagged, or not at all. Then the batch is not
+small, and takes the routed path. So the guess that it is small may be wrong at any size.
+"""
+
+import time
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyspark.sql import functions as sql
+
+from twophase.commit.summary import Summary
+from twophase.kafka.identity import Identity, TopicPartition
+from twophase.kafka.leaders import leaders_request, partition_counts_in
+from twophase.kafka.plan import plan_for
+from twophase.kafka.records import encode
+from twophase.kafka.sender import Sender
+from twophase.kafka.summaries import confirmed, summarise
+from twophase.kafka.transactions import Transactions
+from twophase.kafka.wire import Wire
+from twophase.sink import BlocksGone
+from twophase.spark.jobs import asked
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from twophase.kafka.blocks import Block
+
+# What all tasks together may hand back, and what a row costs beside its own bytes.
+_BUDGET_BYTES: Final = 64_000_000
+_ROW_BYTES: Final = 64
+_SHARES_MIN: Final = 8
+_POSITION_BITS: Final = 33
+_POSITION, _WEIGHT, _OVER = "twophase_position", "twophase_weight", "twophase_over"
+
+
+class DriverPath:
+    """The blocks of one batch, in the driver's memory."""
+
+    def __init__(
+        self, frame: "DataFrame", wire: Wire, topic: str | None, *, spread_from: int = 0
+    ) -> None:
+        self._frame = frame
+        self._wire = wire
+        self._topic = topic
+        self._spread_from = spread_from
+        self._blocks: list[Block] | None = None
+
+    def prepare(self) -> Summary | None:
+        """Compute the blocks; None where the batch is not small, and nothing is kept of it."""
+        self.free()
+        share_bytes = _BUDGET_BYTES // max(_SHARES_MIN, _tasks(self._frame))
+        table = asked(lambda: bounded(self._frame, share_bytes).toArrow())
+        if any(table.column(_OVER).to_pylist()):
+            return None
+        rows = table.drop_columns([_OVER])
+        topics = [self._topic] if self._topic is not None else _topics(rows)
+        counts = partition_counts_in(self._wire.ask(leaders_request(topics))) if topics else {}
+        plan = plan_for(self._wire.options, self._topic, counts)
+        now_ms = int(time.time() * 1000)
+        self._blocks = list(encode(rows, plan, now_ms=now_ms, spread_from=self._spread_from))
+        return summarise(self._blocks)
+
+    def send(self, identity: Identity, summary: Summary) -> Summary:
+        """Send every block from this process."""
+        if self._blocks is None:
+            raise BlocksGone("the blocks were not computed, or are freed")
+        places = [TopicPartition(part.topic, part.partition) for part in summary.partitions]
+        Transactions(self._wire).add_partitions(identity, places)
+        sender = Sender(self._wire, identity)
+        try:
+            for block in self._blocks:
+                sender.send(block)
+            return confirmed(summarise(self._blocks), sender.flush())
+        finally:
+            sender.close()
+
+    def free(self) -> None:
+        """Let go of the blocks."""
+        self._blocks = None
+
+
+def bounded(frame: "DataFrame", share_bytes: int) -> "DataFrame":
+    """Return the frame with a flag; rows that are too many or too large are flagged and empty.
+
+    A row is kept while its weight times its position in its task is within `share_bytes`: rows of
+    like size then stay within the share together, and the worst mixture of sizes within the share
+    times the logarithm of their number. The first row beyond is always flagged.
+    """
+    position = sql.monotonically_increasing_id().bitwiseAND(sql.lit((1 << _POSITION_BITS) - 1))
+    weighed = frame.select("*", position.alias(_POSITION), _weight(frame).alias(_WEIGHT))
+    light = (sql.col(_POSITION) + 1) * sql.col(_WEIGHT) <= share_bytes
+    kept = [sql.when(light, sql.col(name)).alias(name) for name in frame.columns]
+    return weighed.where(sql.col(_POSITION) <= share_bytes // _ROW_BYTES).select(
+        *kept, (~light).alias(_OVER)
+    )
+
+
+def _weight(frame: "DataFrame") -> "Column":
+    weight = sql.lit(_ROW_BYTES).cast("long")
+    for name in ("key", "value", "topic"):
+        if name in frame.columns:
+            weight += sql.coalesce(sql.octet_length(name), sql.lit(0))
+    if "headers" in frame.columns:
+        weight += sql.coalesce(sql.aggregate("headers", sql.lit(0), _with_header), sql.lit(0))
+    return weight
+
+
+def _with_header(total: "Column", header: "Column") -> "Column":
+    sizes = (sql.coalesce(sql.octet_length(header[part]), sql.lit(0)) for part in ("key", "value"))
+    return total + _ROW_BYTES + sum(sizes, sql.lit(0))
+
+
+def _tasks(frame: "DataFrame") -> int:
+    """Return how many tasks the batch may have at most, as far as the settings tell."""
+    session = frame.sparkSession
+    shuffled = session.conf.get("spark.sql.shuffle.partitions", "200")
+    return max(int(shuffled or 0), session.sparkContext.defaultParallelism)
+
+
+def _topics(rows: pa.Table) -> list[str]:
+    return sorted(name for name in rows.column("topic").unique().to_pylist() if name is not None)

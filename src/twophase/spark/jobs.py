@@ -1,0 +1,51 @@
+"""Running a Spark job, and telling our own errors from the user's in what it raises."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from twophase import errors
+from twophase.errors import StoreUnavailable, TwoPhaseError
+from twophase.sink import BlocksGone
+
+_OURS = re.compile(r"\b(TWOPHASE_[A-Z_]+): (.+)")
+_LOST_BLOCK = re.compile(r"Checkpoint block \S+ not found|CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND")
+
+
+def asked(act: Callable[[], Any], *, sending: bool = False) -> Any:
+    """Run a Spark job; what our own tasks raised in it comes back as our own error.
+
+    Any other failure is the user's plan, raised as it is, but for a send, which runs none of it: an
+    executor was lost, or Spark gave up.
+    """
+    try:
+        return act()
+    except TwoPhaseError:
+        raise
+    except Exception as error:
+        found = _translated(error)
+        if found is None and sending:
+            found = StoreUnavailable(f"the send job failed: {str(error)[:500]}")
+        if found is None:
+            raise
+        raise found from error
+
+
+def _translated(error: Exception) -> Exception | None:
+    # Spark hands on only the text of what a task raised; that is why it begins with a code.
+    text = str(error)
+    if _LOST_BLOCK.search(text):
+        return BlocksGone("a materialised block is lost with its executor")
+    found = _OURS.search(text)
+    if found is None:
+        return None
+    kinds = {kind.code: kind for kind in _all_errors()}
+    return kinds.get(found[1], StoreUnavailable)(found[2].split("\n")[0])
+
+
+def _all_errors() -> list[type[TwoPhaseError]]:
+    return [
+        kind
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, TwoPhaseError)
+    ]

@@ -1,0 +1,53 @@
+"""Which way a batch takes: through the driver or routed over the executors; decided before it runs.
+
+A small batch is faster through the driver: a hop to a Python worker and a shuffle cost more than
+encoding a few thousand rows. How large a batch will be is not known before it is computed, so it is
+guessed from the batch before and from the range of source offsets; a wrong guess costs a second
+execution of the plan, never memory (driver_path.py).
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from twophase.errors import ConfigurationError
+
+_SMALL_ROWS: Final = 10_000
+_SMALL_BYTES: Final = 4_000_000
+
+
+class Path(StrEnum):
+    """The way of one batch, or the wish for all of them."""
+
+    AUTO = "auto"
+    DRIVER = "driver"
+    ROUTED = "routed"
+
+    @classmethod
+    def parse(cls, value: str) -> "Path":
+        """Return the path of this name, or say which there are."""
+        try:
+            return cls(value)
+        except ValueError:
+            allowed = ", ".join(cls)
+            raise ConfigurationError(f"path is {value!r}; allowed are {allowed}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A batch that was written: rows and bytes out, and rows in where the sources tell."""
+
+    rows: int
+    bytes: int
+    rows_in: int | None = None
+
+
+def choose(before: Size | None, rows_in: int | None) -> Path:
+    """Return the path for a batch that reads `rows_in` rows, after the batch `before` it."""
+    if before is None or before.rows_in == 0:
+        # The first batch of a run is often a backlog: where nothing is known, expect much.
+        small = rows_in is not None and rows_in <= _SMALL_ROWS
+        return Path.DRIVER if small else Path.ROUTED
+    growth = rows_in / before.rows_in if rows_in is not None and before.rows_in else 1.0
+    small = before.rows * growth <= _SMALL_ROWS and before.bytes * growth <= _SMALL_BYTES
+    return Path.DRIVER if small else Path.ROUTED

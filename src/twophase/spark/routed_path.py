@@ -1,0 +1,99 @@
+"""A batch over the executors: encode, route, materialise, check, send."""
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from twophase.commit.manifest import Fault, check
+from twophase.commit.summary import PartitionSummary, Summary
+from twophase.errors import ConfigurationError
+from twophase.kafka.identity import Identity, TopicPartition
+from twophase.kafka.leaders import leaders_request, partition_counts_in
+from twophase.kafka.plan import plan_for
+from twophase.kafka.transactions import Transactions
+from twophase.kafka.wire import Wire
+from twophase.sink import BlocksGone
+from twophase.spark.jobs import asked
+from twophase.spark.routed import ORDER, SPARK_SCHEMA, parts_of
+from twophase.spark.tasks import SENT_SCHEMA, EncodeTask, SendTask
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class RoutedPath:
+    """The blocks of one batch, materialised on the executors' disks."""
+
+    def __init__(self, frame: "DataFrame", wire: Wire, topic: str | None) -> None:
+        self._frame = frame
+        self._wire = wire
+        self._topic = topic
+        self._blocks: DataFrame | None = None
+
+    def prepare(self) -> Summary:
+        """Compute the blocks, materialise them and check that they are one version, whole."""
+        self.free()
+        counts = self._partition_counts()
+        routed = self._routed(sum(counts.values()))
+        plan = plan_for(self._wire.options, self._topic, counts)
+        task = EncodeTask(plan, routed, int(time.time() * 1000))
+        encoded = self._frame.mapInArrow(task, SPARK_SCHEMA)
+        # Each routed partition is one Spark partition, whatever AQE would like to merge.
+        placed = encoded.repartitionById(routed, encoded["routed"]).sortWithinPartitions(*ORDER)
+        self._blocks = asked(lambda: placed.localCheckpoint(eager=True))
+        labels = asked(lambda: self._materialised.drop("body").toArrow())
+        parts = parts_of(labels, routed)
+        tasks = 1 + max((m.task for part in parts for m in part.manifests), default=-1)
+        found = check(parts, tasks=tasks, routed=routed)
+        if isinstance(found, Fault):
+            raise BlocksGone(found.reason)
+        return found
+
+    def send(self, identity: Identity, summary: Summary) -> Summary:
+        """Send in one Spark job of one stage, a task for each routed partition."""
+        places = [TopicPartition(part.topic, part.partition) for part in summary.partitions]
+        Transactions(self._wire).add_partitions(identity, places)
+        task = SendTask(self._wire.options, identity)
+        frame = self._materialised.mapInArrow(task, SENT_SCHEMA, barrier=self._speculates())
+        rows = asked(frame.collect, sending=True)
+        return Summary(tuple(sorted(PartitionSummary(**row.asDict()) for row in rows)))
+
+    def free(self) -> None:
+        """Drop the materialised blocks from the executors' disks."""
+        if self._blocks is not None:
+            # The only handle on what localCheckpoint has persisted: unpersist() of the DataFrame
+            # knows nothing of it, and the garbage collector comes when it likes.
+            self._blocks._jdf.logicalPlan().rdd().unpersist(False)  # noqa: SLF001, FBT003
+            self._blocks = None
+
+    @property
+    def _materialised(self) -> "DataFrame":
+        if self._blocks is None:
+            raise BlocksGone("the blocks were not materialised, or are freed")
+        return self._blocks
+
+    def _partition_counts(self) -> Mapping[str, int]:
+        """Ask for the partitions of each topic anew for each batch: a topic may gain some."""
+        topics = [self._topic] if self._topic is not None else self._topics()
+        return partition_counts_in(self._wire.ask(leaders_request(topics))) if topics else {}
+
+    def _topics(self) -> list[str]:
+        rows = asked(lambda: self._frame.select("topic").distinct().collect())
+        return sorted(row.topic for row in rows if row.topic is not None)
+
+    def _routed(self, partitions: int) -> int:
+        slots = self._frame.sparkSession.sparkContext.defaultParallelism
+        return max(1, min(partitions, slots))
+
+    def _speculates(self) -> bool:
+        """Whether Spark may start a second copy of a slow task, which a barrier stage forbids."""
+        conf = self._frame.sparkSession.sparkContext.getConf()
+        if conf.get("spark.speculation", "false") != "true":
+            return False
+        if conf.get("spark.dynamicAllocation.enabled", "false") == "true":
+            raise ConfigurationError(
+                "spark.speculation and spark.dynamicAllocation.enabled are both true; a send task "
+                "must not be speculated, and Spark forbids that only without dynamic allocation; "
+                "switch one of them off"
+            )
+        return True
