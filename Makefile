@@ -5,6 +5,8 @@
 
 PYTHON ?= python3
 VENV := .venv/bin
+# Most tests wait for brokers and Spark most of the time.
+WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-long check bench bench-check lock clean
@@ -26,7 +28,7 @@ check: setup ## ruff and mypy
 test: check ## every check and every test that takes seconds
 	@$(VENV)/python tools/fetch_jars.py
 	@$(VENV)/coverage erase
-	@$(VENV)/coverage run -m pytest -m "not long"
+	@$(VENV)/coverage run -m pytest -m "not long" --numprocesses $(WORKERS) --dist loadgroup
 	@$(VENV)/coverage combine -q
 	@$(VENV)/coverage report
 

@@ -15,6 +15,15 @@ settings.register_profile("any", deadline=None, suppress_health_check=[HealthChe
 settings.load_profile("any")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep what shares a Spark session, or the older broker, on one worker: each starts it once."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+        elif "kafka39" in item.nodeid:
+            item.add_marker(pytest.mark.xdist_group("kafka39"))
+
+
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[EmbeddedKafka]:
     """One node of Kafka 4.3.1, shared by all tests: use unique topics and ids, do not hurt it."""

@@ -1,7 +1,7 @@
 """A Kafka -> Spark -> Kafka query in a process of its own, which can be told where to die.
 
-Arguments, as JSON: servers, source, target, checkpoint, sink_id, rows_per_batch; optionally master
-and conf of the session, die: [when, step, batch] for the driver, and kill_executor: the task
+Arguments, as JSON: servers, source, target, checkpoint, sink_id, rows_per_batch, path; optionally
+master and conf of the session, die: [when, step, batch] for the driver, and kill_executor: the task
 ("encode" or "send") that kills its own executor's JVM once, and a file that remembers it. The steps
 and tasks are the package's own, wrapped here: nothing in the package knows of this.
 """
@@ -109,6 +109,7 @@ def main(arguments):
         sink_id=arguments["sink_id"],
         topic=arguments["target"],
         options={"kafka.bootstrap.servers": servers},
+        path=arguments["path"],
     )
     query = (
         spark.readStream.format("kafka")

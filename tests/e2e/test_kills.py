@@ -48,6 +48,7 @@ class Pipeline:
             "checkpoint": str(checkpoint),
             "sink_id": f"kills-{uuid4().hex[:8]}",
             "rows_per_batch": 300,
+            "path": "routed",
         }
 
     def fill(self):
@@ -93,12 +94,13 @@ def pipeline(kafka, make_topic, tmp_path):
 
 
 @pytest.mark.timeout(600)
-def test_killed_at_every_step_in_turn(pipeline):
-    """Twelve deaths in one query's life; the reader of another library sees every row once."""
-    for die in DEATHS:
-        code, said = pipeline.run(die=die)
+@pytest.mark.parametrize(("path", "deaths"), [("routed", DEATHS), ("driver", DEATHS[4:])])
+def test_killed_at_every_step_in_turn(path, deaths, pipeline):
+    """Many deaths in one query's life; the reader of another library sees every row once."""
+    for die in deaths:
+        code, said = pipeline.run(die=die, path=path)
         assert code == -signal.SIGKILL, f"{die}: {said[-2000:]}"
-    code, said = pipeline.run()
+    code, said = pipeline.run(path=path)
     assert code == 0, said[-3000:]
     pipeline.check()
 
