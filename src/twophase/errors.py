@@ -12,6 +12,7 @@ TwoPhaseError                    base, never raised itself
       Fenced                     a newer owner of the transactional id exists; stop
       EpochStale                 a rival, or the store's own timeout; re-acquire to learn which
       InvalidState               the transaction cannot go on: ended, expired, or to be aborted
+      TransactionExpired         it was open for longer than its timeout; nothing is visible
   RecoveryError                  a person must decide; nothing was written
     MarkerMissing                the marker is gone just when it was needed
     MarkerUnreadable             what lies in its place is no marker
@@ -116,6 +117,12 @@ class InvalidState(CommitRejected):
     """The transaction cannot go on: it has ended, expired, or can only be aborted."""
 
     code = "TWOPHASE_INVALID_STATE"
+
+
+class TransactionExpired(CommitRejected):
+    """The transaction was open for longer than its timeout, and the store has aborted it."""
+
+    code = "TWOPHASE_TRANSACTION_EXPIRED"
 
 
 class RecoveryError(TwoPhaseError):

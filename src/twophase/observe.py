@@ -9,15 +9,18 @@ import json
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from typing import Protocol
 
 from twophase.commit.effects import Finished, Outcome
 from twophase.commit.naming import SinkName
 from twophase.commit.recovery import Batch
-from twophase.watch import Watch
+from twophase.guarantee import Guarantee
+from twophase.watch import Recovery, Watch
 
 _log = logging.getLogger("twophase")
 
-FAILED = "failed"
+FAILED, WRITTEN = "failed", "written"
+UNROUTED = "unrouted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ def record_of(
         owner=batch.owner,
         batch=batch.number,
         run_id=name.run_id,
-        guarantee="exactly-once",
+        guarantee=Guarantee.EXACTLY_ONCE,
         outcome=FAILED if finished is None else finished.outcome.value,
         path=path,
         rows=watch.summary.rows if wrote else 0,
@@ -85,6 +88,55 @@ def record_of(
         open_s=watch.open_s,
         total_s=watch.total_s,
         warnings=finished.warnings if finished is not None else (),
+        error=None if error is None else str(error) or type(error).__name__,
+    )
+
+
+class Counted(Protocol):
+    """What a batch without a transaction has written, and what it has not."""
+
+    @property
+    def rows(self) -> int:
+        """Rows that were acknowledged."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that were acknowledged."""
+
+    @property
+    def failed_rows(self) -> int:
+        """Rows that were given up."""
+
+
+def plain_record(
+    name: SinkName,
+    number: int,
+    *,
+    guarantee: Guarantee,
+    written: Counted | None,
+    total_s: float,
+    error: BaseException | None,
+) -> BatchRecord:
+    """Return the record of a call without a transaction: encoding and sending are one."""
+    return BatchRecord(
+        sink_id=name.sink_id,
+        owner="",
+        batch=number,
+        run_id=name.run_id,
+        guarantee=guarantee,
+        outcome=FAILED if written is None else WRITTEN,
+        path=UNROUTED,
+        rows=written.rows if written is not None else 0,
+        bytes=written.bytes if written is not None else 0,
+        failed_rows=written.failed_rows if written is not None else 0,
+        attempts=1,
+        recovery=Recovery.NONE,
+        encode_s=0.0,
+        send_s=total_s,
+        commit_s=0.0,
+        open_s=0.0,
+        total_s=total_s,
+        warnings=(),
         error=None if error is None else str(error) or type(error).__name__,
     )
 

@@ -5,6 +5,7 @@ its transactions and the marker, the engine what concerns the rows. An effect th
 of its own is told to the machine as such, so that a doubt outlives the call.
 """
 
+from dataclasses import replace
 from typing import Any, Protocol
 
 from twophase.commit.effects import (
@@ -55,6 +56,7 @@ from twophase.errors import (
     Fenced,
     ProtocolViolation,
     StoreUnavailable,
+    TwoPhaseError,
 )
 from twophase.watch import Watch
 
@@ -95,6 +97,9 @@ class Store(Protocol):
     def commit(self, identity: Any) -> Any | None:
         """Make the transaction visible; return the next identity where it comes along."""
 
+    def judge(self, error: Exception, open_s: float) -> Exception:
+        """Return what an error means that came while the transaction was open for `open_s`."""
+
 
 class Engine(Protocol):
     """The rows of one batch."""
@@ -124,7 +129,7 @@ def write_batch(
     while not isinstance(effect, Finished | Raise):
         watch.begins(effect)
         try:
-            event = _perform(effect, store, engine)
+            event = _perform(effect, store, engine, watch)
         except BaseException as error:  # noqa: BLE001 - the machine raises it, and keeps the doubt
             event = Interrupted(error)
         watch.ended(effect, event)
@@ -134,7 +139,9 @@ def write_batch(
     return effect
 
 
-def _perform(effect: Effect, store: Store, engine: Engine) -> Event:  # noqa: PLR0911 - a table
+def _perform(  # noqa: PLR0911 - a table
+    effect: Effect, store: Store, engine: Engine, watch: Watch
+) -> Event:
     match effect:
         case DescribeLast():
             return LastTransactionSeen(store.describe_last())
@@ -145,17 +152,24 @@ def _perform(effect: Effect, store: Store, engine: Engine) -> Event:  # noqa: PL
         case ReadMarker() | ReadBack():
             return _read_marker(store)
         case WriteMarker(identity):
-            return _write_marker(store, identity, effect)
+            return _judged(store, watch, _write_marker(store, identity, effect))
         case Commit(identity):
-            return _commit(store, identity)
+            return _judged(store, watch, _commit(store, identity))
         case ExecutePlan():
             engine.execute()
             return PlanExecuted()
         case Prepare(attempt):
             return _prepare(engine, attempt)
         case Send(identity, summary):
-            return _send(engine, identity, summary)
+            return _judged(store, watch, _send(engine, identity, summary))
     raise ProtocolViolation(f"{effect} is no effect that a driver performs")
+
+
+def _judged(store: Store, watch: Watch, event: Event) -> Event:
+    """Let the store say what a failure means that came after the transaction was open so long."""
+    if isinstance(event, SendFailed | MarkerFailed | CommitRefused):
+        return replace(event, error=store.judge(event.error, watch.open_now_s))
+    return event
 
 
 def _reacquire(store: Store, identity: Any) -> Event:
@@ -177,7 +191,7 @@ def _read_marker(store: Store) -> Event:
 def _write_marker(store: Store, identity: Any, effect: WriteMarker) -> Event:
     try:
         return MarkerWritten(store.write_marker(identity, effect))
-    except (StoreUnavailable, CommitRejected) as error:
+    except TwoPhaseError as error:
         return MarkerFailed(error)
 
 
@@ -202,5 +216,6 @@ def _send(engine: Engine, identity: Any, summary: Summary) -> Event:
         return Sent(engine.send(identity, summary))
     except BlocksGone as error:
         return BlocksLost(str(error))
-    except (StoreUnavailable, CommitRejected) as error:
+    except TwoPhaseError as error:
+        # Also what no second try makes better: the machine ends the transaction before it raises.
         return SendFailed(error)

@@ -7,6 +7,7 @@ import click
 
 from twophase.cli.demo import demo
 from twophase.cli.kafka import kafka
+from twophase.cli.sinks import sinks
 from twophase.errors import TwoPhaseError
 
 _FAILED, _INTERRUPTED = 1, 130
@@ -27,6 +28,7 @@ def twophase() -> None:
 
 twophase.add_command(demo)
 twophase.add_command(kafka)
+twophase.add_command(sinks)
 
 
 def main() -> None:

@@ -42,6 +42,11 @@ class Unreadable:
     why: str
 
 
+def offsets_hash(content: bytes) -> str:
+    """Return what a marker keeps of the checkpoint's `offsets/<batch>`."""
+    return hashlib.sha256(content).hexdigest()[:32]
+
+
 def read_marker(text: str, offset: int) -> Marker | Unreadable:
     """Return the marker that lies at a committed offset, or why it cannot be believed."""
     try:

@@ -15,22 +15,16 @@
 | nothing                            | no            | anything else        | MarkerMissing    |
 
 SKIP means that the batch is in the topic already: its plan is still executed, because state stores
-advance only by that, and nothing is written. Every refusal says what is at risk either way; nothing
-is guessed.
+advance only by that, and nothing is written. Every refusal says what is at risk either way and ends
+with the commands that resolve it (`refusals.py`); nothing is guessed.
 """
 
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from twophase.commit import refusals
 from twophase.commit.marker import Marker, Unreadable
-from twophase.errors import (
-    CheckpointBehind,
-    MarkerMissing,
-    MarkerUnreadable,
-    OffsetsChanged,
-    OwnedByAnother,
-    RecoveryError,
-)
+from twophase.errors import RecoveryError
 
 
 class Decision(Enum):
@@ -72,24 +66,15 @@ def decide(  # noqa: PLR0911 - one return per row of the table
         case None:
             return _without_marker(batch, last)
         case Unreadable(why):
-            return MarkerUnreadable(f"the marker of the sink cannot be believed: {why}")
+            return refusals.marker_unreadable(batch, why)
         case Marker(owner=owner) if owner != batch.owner:
-            return OwnedByAnother(
-                f"the sink belongs to {owner}, which committed its batch {marker.batch} last; "
-                f"this is {batch.owner}"
-            )
+            return refusals.owned_by_another(batch, marker)
         case Marker(batch=number) if number > batch.number:
-            return CheckpointBehind(
-                f"batch {number} is in the topic already and the checkpoint is at {batch.number}: "
-                "it was rolled back or copied from an older one"
-            )
+            return refusals.checkpoint_behind(batch, marker)
         case Marker(batch=number) if number < batch.number:
             return Decision.RUN
         case Marker(offsets=offsets) if offsets != batch.offsets:
-            return OffsetsChanged(
-                f"batch {batch.number} is in the topic with other source offsets than the "
-                "checkpoint has now: skipping it would lose rows, writing it would double rows"
-            )
+            return refusals.offsets_changed(batch, marker)
     return Decision.SKIP
 
 
@@ -98,7 +83,4 @@ def _without_marker(batch: Batch, last: LastTransaction) -> Decision | RecoveryE
         return Decision.RUN
     if last is LastTransaction.NEVER_WAS and batch.number == 0:
         return Decision.RUN
-    return MarkerMissing(
-        f"the marker of the sink is gone and batch {batch.number} may be in the topic or not: "
-        "writing it could double its rows, skipping it could lose them"
-    )
+    return refusals.marker_missing(batch)

@@ -26,6 +26,7 @@ from enum import Enum, auto
 
 from twophase.commit.recovery import LastTransaction
 from twophase.kafka.admin import TransactionDescription, TransactionState
+from twophase.kafka.founding import unfounded
 from twophase.kafka.identity import Identity, TransactionVersion
 
 _ABORTED = (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT)
@@ -76,7 +77,7 @@ def outcome_of(identity: Identity, seen: TransactionDescription | None) -> LastT
 
 def last_of(seen: TransactionDescription | None) -> LastTransaction:
     """Return how the last transaction of a transactional id ended, by a look at it."""
-    if seen is None or _unfounded(seen):
+    if seen is None or unfounded(seen):
         return LastTransaction.NEVER_WAS
     if seen.state is TransactionState.ONGOING:
         return LastTransaction.OPEN
@@ -92,30 +93,13 @@ def witnessed(seen: TransactionDescription | None, taken: Identity) -> LastTrans
     did not, and under version 1 a commit in between does not show at all.
     """
     if seen is None:
-        return LastTransaction.NEVER_WAS if taken.epoch == 0 else LastTransaction.UNKNOWN
+        return LastTransaction.NEVER_WAS if taken.epoch <= 1 else LastTransaction.UNKNOWN
     if (taken.producer_id, taken.epoch) != (seen.producer_id, seen.epoch + 1):
         return LastTransaction.UNKNOWN
-    if _unfounded(seen):
+    if unfounded(seen):
         return LastTransaction.NEVER_WAS
     if seen.state in _COMMITTED:
         return LastTransaction.COMMITTED
     second = taken.version is TransactionVersion.V2
     ended = seen.state is TransactionState.COMPLETE_ABORT
     return LastTransaction.ABORTED if second and ended else LastTransaction.UNKNOWN
-
-
-def _unfounded(seen: TransactionDescription) -> bool:
-    """Whether the id was only ever taken for a sink that has no marker yet (`time_limit_ms`)."""
-    return seen.state is TransactionState.EMPTY and seen.timeout_ms % 2 == 1
-
-
-def time_limit_ms(configured_ms: int, *, founded: bool) -> int:
-    """Return the transaction timeout to take an id with: even for a founded sink, else odd.
-
-    Taking an id wipes out how its last transaction ended. A new sink that dies between taking its
-    id and writing its first marker, twice, would look like one whose marker was deleted, and be
-    refused. The timeout is the one thing that the coordinator keeps for us in that state; its last
-    bit says whether anything can have been committed under the id.
-    """
-    even_ms = max(2, configured_ms - configured_ms % 2)
-    return even_ms if founded else even_ms - 1

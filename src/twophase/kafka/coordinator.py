@@ -1,6 +1,5 @@
 """Ask a coordinator until it has decided: one retry loop, bounded in time, for every request."""
 
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +12,10 @@ _FIRST_PAUSE_S = 0.005
 _LONGEST_PAUSE_S = 0.5
 
 
+class Unsettled(Exception):
+    """A question that is asked `once` was asked, and may have been acted on or not."""
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """One request to the coordinator of `key`, and how to read its answer.
@@ -20,6 +23,8 @@ class Question:
     `request` builds a fresh message for each ask, since a message takes on the version of the
     broker it was sent to. `in_doubt` names the error for a question whose earlier ask the store may
     have acted on (`asked_before`: in an earlier call): a later refusal of it proves nothing.
+    `once`: a repeat would not mean the same any more, so the asker has to look before it; every
+    ask without a decision is `Unsettled`.
     """
 
     kind: int
@@ -31,6 +36,7 @@ class Question:
     advice: str = ""
     in_doubt: type[TwoPhaseError] | None = None
     asked_before: bool = False
+    once: bool = False
 
 
 class Asking:
@@ -45,6 +51,8 @@ class Asking:
         """Take note of an ask without an answer; `asked` unless it certainly was not sent."""
         self._last = error.message
         self._doubt = self._doubt or asked
+        if asked and self._question.once:
+            raise Unsettled(self._last)
 
     def answered(self, codes: Iterable[int]) -> Retry | None:
         """Return None when all is done, how to ask again, or raise what a code means."""
@@ -60,6 +68,8 @@ class Asking:
             # ours is being carried out.
             self._doubt = True
             self._last = ", ".join(name_of(code) for code in failed)
+            if self._question.once:
+                raise Unsettled(self._last)
         return retry
 
     def refusal(self, verdict: type[TwoPhaseError], said: str) -> TwoPhaseError:
@@ -80,7 +90,8 @@ def settle(wire: Wire, question: Question) -> Any:
     """Return the answer once every code in it is zero; raise what the first other one means."""
     asking = Asking(question)
     limit_ms = wire.options.max_block_ms
-    deadline = time.monotonic() + limit_ms / 1000
+    clock = wire.clock
+    deadline = clock.now_s() + limit_ms / 1000
     pause_s = _FIRST_PAUSE_S
     while True:
         if wire.broken:
@@ -103,9 +114,9 @@ def settle(wire: Wire, question: Question) -> Any:
                 return answer
         if retry is Retry.AGAIN_ELSEWHERE:
             wire.forget_coordinator(question.kind, question.key)
-        if time.monotonic() + pause_s >= deadline:
+        if clock.now_s() + pause_s >= deadline:
             raise asking.out_of_time(limit_ms)
-        time.sleep(pause_s)
+        clock.sleep(pause_s)
         pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
 
 

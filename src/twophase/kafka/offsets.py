@@ -81,6 +81,7 @@ def write_offsets(
             codes=lambda answer: codes_of_all(offsets, _codes_by_partition(answer)),
             table=answers.TXN_OFFSET_COMMIT,
             ids=identity.ids(),
+            advice="the topics of the group's offsets must be on this cluster",
         ),
     )
 

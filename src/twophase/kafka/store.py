@@ -1,21 +1,23 @@
 """Kafka as a store of batches: one transactional id and one marker per sink."""
 
-import time
-
 from twophase.commit.effects import WriteMarker
 from twophase.commit.marker import Marker, Unreadable, read_marker
 from twophase.commit.naming import SinkName
 from twophase.commit.recovery import LastTransaction
 from twophase.errors import CommitOutcomeUnknown, CommitRejected, Fenced, StoreUnavailable
 from twophase.kafka.admin import TransactionDescription, describe_transaction
-from twophase.kafka.claims import last_of, time_limit_ms, witnessed
+from twophase.kafka.claims import last_of, witnessed
+from twophase.kafka.coordinator import Unsettled
+from twophase.kafka.founding import expected_epoch, time_limit_ms, unfounded
 from twophase.kafka.identity import Identity, TopicPartition
 from twophase.kafka.offsets import CommittedOffset, read_offsets, write_offsets
+from twophase.kafka.patience import Patience
+from twophase.kafka.progress import Progress
 from twophase.kafka.transactions import Claiming, Transactions
 from twophase.kafka.wire import Wire
 from twophase.sink import ReacquireStopped
 
-_TAKES_MAX = 3
+_PAUSE_S = 0.02
 
 
 class KafkaStore:
@@ -25,50 +27,95 @@ class KafkaStore:
     the sink has reached there, so that a lag monitor shows about nothing instead of nonsense.
     """
 
-    def __init__(self, wire: Wire, name: SinkName, marker_topic: str) -> None:
+    def __init__(
+        self, wire: Wire, name: SinkName, marker_topic: str, *, longest_ms: int | None = None
+    ) -> None:
         self._wire = wire
         self._name = name
         self._place = TopicPartition(marker_topic, 0)
         self._transactions = Transactions(wire)
+        self.patience = Patience(wire.options.transaction_timeout_ms, longest_ms)
         self._seen: TransactionDescription | None = None
         self._founded = True
+        self._claiming: Claiming | None = None
         self._reached = 0
+        self._source: tuple[int, str, Progress] | None = None
 
     def describe_last(self) -> LastTransaction:
         """Return how the id's last transaction ended, and change nothing."""
         self._seen = describe_transaction(self._wire, self._name.transactional_id)
-        last = last_of(self._seen)
-        self._founded = last is not LastTransaction.NEVER_WAS
-        return last
+        self._founded = not unfounded(self._seen)
+        return last_of(self._seen)
 
     def own(self) -> tuple[Identity, LastTransaction]:
         """Take the id, end what is open, and say what of the look still holds."""
-        for _ in range(_TAKES_MAX):
-            identity = self._take()
-            last = witnessed(self._seen, identity)
-            if self._founded or last is not LastTransaction.UNKNOWN:
-                break
-            # A lost answer made us take a new id twice, so that the look proves nothing any more:
-            # look and take again, as the next start would.
-            self.describe_last()
-        return identity, last
+        identity = self._take_as_new()
+        if identity is None:
+            identity = self._transactions.own(
+                self._name.transactional_id, timeout_ms=self._limit_ms(None)
+            )
+            return identity, witnessed(self._seen, identity)
+        last = witnessed(self._seen, identity)
+        if last is LastTransaction.NEVER_WAS and self.read_marker() is None:
+            return identity, last
+        # Rows are written under no identity whose time limit says that there are none.
+        self._founded = True
+        return self._transactions.reacquire(
+            identity, timeout_ms=self._limit_ms(None)
+        ), LastTransaction.UNKNOWN
 
-    def _take(self) -> Identity:
-        return self._transactions.own(self._name.transactional_id, timeout_ms=self._limit_ms)
+    def _take_as_new(self) -> Identity | None:
+        """Take the id of a sink without a row; None where a look says that it may have some.
+
+        What the taker expects must be true when the broker acts on it, so nothing is asked twice
+        without another look.
+        """
+        clock, limit_ms = self._wire.clock, self._wire.options.max_block_ms
+        deadline = clock.now_s() + limit_ms / 1000
+        while not self._founded:
+            try:
+                return self._transactions.own(
+                    self._name.transactional_id,
+                    timeout_ms=self._limit_ms(expected_epoch(self._seen)),
+                    once=True,
+                )
+            except Unsettled as unsettled:
+                if clock.now_s() + _PAUSE_S >= deadline:
+                    raise StoreUnavailable(
+                        f"the id of a new sink could not be taken within {limit_ms} ms "
+                        f"(kafka.max.block.ms), last: {unsettled}",
+                        transactional_id=self._name.transactional_id,
+                    ) from unsettled
+            clock.sleep(_PAUSE_S)
+            self.describe_last()
+        return None
 
     def reacquire(self, identity: Identity) -> tuple[Identity, LastTransaction]:
         """Return a fresh identity and how the old one's transaction ended; `Fenced` if a rival."""
-        claiming = Claiming(identity)
+        claiming = self._claiming
+        if claiming is None or identity not in {claiming.began, claiming.identity}:
+            claiming = self._claiming = Claiming(identity)
         try:
-            return self._transactions.proceed(claiming, timeout_ms=self._limit_ms), claiming.last
+            fresh = self._transactions.proceed(claiming, self._limit_ms)
         except Fenced:
             raise
         except (StoreUnavailable, CommitRejected, CommitOutcomeUnknown) as error:
             raise ReacquireStopped(error, claiming.last, claiming.identity) from error
+        finally:
+            self._founded = self._founded or claiming.raised
+        self._claiming = None
+        return fresh, claiming.last
 
-    @property
-    def _limit_ms(self) -> int:
-        return time_limit_ms(self._wire.options.transaction_timeout_ms, founded=self._founded)
+    def _limit_ms(self, epoch: int | None) -> int:
+        """Return the transaction timeout to take the id with; `epoch` is to come, if certain."""
+        configured_ms = self.patience.timeout_ms
+        if self._founded or epoch is None:
+            return time_limit_ms(configured_ms, founded=True)
+        return time_limit_ms(configured_ms, founded=False, epoch=epoch)
+
+    def judge(self, error: Exception, open_s: float) -> Exception:
+        """Return what an error means that came while the transaction was open for `open_s`."""
+        return self.patience.judge(error, open_s)
 
     def read_marker(self) -> Marker | Unreadable | None:
         """Return what lies in the marker's place, once nothing that writes it is open."""
@@ -88,15 +135,23 @@ class KafkaStore:
             offsets=effect.offsets,
             rows=effect.rows,
             bytes=effect.bytes,
-            time_ms=int(time.time() * 1000),
+            time_ms=self._wire.clock.wall_ms(),
             offset=self._reached,
         )
         committed = CommittedOffset(marker.offset, marker.to_text())
         write_offsets(self._wire, identity, self._name.marker_group, {self._place: committed})
+        if self._source is not None and self._source[0] == effect.batch:
+            _, group, progress = self._source
+            read = {place: CommittedOffset(offset) for place, offset in progress.items()}
+            write_offsets(self._wire, identity, group, read)
         return marker
+
+    def accompany(self, batch: int, group: str, progress: Progress) -> None:
+        """Let the transaction of this batch also say how far its Kafka sources were read."""
+        self._source = (batch, group, progress)
 
     def commit(self, identity: Identity) -> Identity | None:
         """Make the transaction visible; the next identity under version 2."""
-        following = self._transactions.commit(identity)
+        # From here on it may be visible, whatever is answered.
         self._founded = True
-        return following
+        return self._transactions.commit(identity)

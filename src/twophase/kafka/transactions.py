@@ -10,8 +10,8 @@ re-acquire (after any doubt) ──> the next Identity, or Fenced for good
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from kafka.protocol.producer.transaction import (
@@ -41,10 +41,19 @@ _LOOKS_MAX = 5
 
 @dataclass(slots=True)
 class Claiming:
-    """How far a re-acquire has come: the identity to go on from, and how its transaction ended."""
+    """How far a re-acquire has come: the identity to go on from, and how its transaction ended.
+
+    `raised`: the broker had raised the epoch, by its timeout or, for all that can be seen, because
+    a rival came and went; what is asked for with it is not ours alone.
+    """
 
     identity: Identity
     last: LastTransaction = LastTransaction.UNKNOWN
+    raised: bool = False
+    began: Identity = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.began = self.identity
 
     def note(self, last: LastTransaction) -> None:
         """Keep what is known; what a later look cannot see any more stays known."""
@@ -58,14 +67,17 @@ class Transactions:
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
 
-    def own(self, transactional_id: str, *, timeout_ms: int | None = None) -> Identity:
+    def own(
+        self, transactional_id: str, *, timeout_ms: int | None = None, once: bool = False
+    ) -> Identity:
         """Fence every older owner of the id, end what it left open, and return the new identity.
 
         `timeout_ms` (kafka.transaction.timeout.ms unless given) is how long the broker lets a
-        transaction of this identity stay open before it aborts it.
+        transaction of this identity stay open before it aborts it. `once`: `Unsettled` instead of
+        asking again.
         """
         version = self._wire.transaction_version()
-        return self._init(Identity(transactional_id, -1, -1, version), timeout_ms)
+        return self._init(Identity(transactional_id, -1, -1, version), timeout_ms, once=once)
 
     def reacquire(self, identity: Identity, *, timeout_ms: int | None = None) -> Identity:
         """Return a fresh identity after the broker's timeout or any doubt; `Fenced` after a rival.
@@ -73,13 +85,16 @@ class Transactions:
         Never the bare form of InitProducerId: it would take the id back from its rightful new
         owner. What was open under this identity is aborted.
         """
-        return self.proceed(Claiming(identity), timeout_ms=timeout_ms)
+        return self.proceed(Claiming(identity), lambda _: timeout_ms)
 
-    def proceed(self, claiming: "Claiming", *, timeout_ms: int | None = None) -> Identity:
+    def proceed(
+        self, claiming: "Claiming", timeout_of: Callable[[int | None], int | None] = lambda _: None
+    ) -> Identity:
         """Re-acquire from where an earlier try stopped, and note how far this one came.
 
         Started over with the first identity after its abort, the broker would take its owner for
-        somebody who was fenced.
+        somebody who was fenced. `timeout_of` is told the epoch that is to come, or None where that
+        is not certain, and says the timeout.
         """
         for _ in range(_LOOKS_MAX):
             identity = claiming.identity
@@ -96,12 +111,15 @@ class Transactions:
                     if identity.version is TransactionVersion.V2:
                         claiming.note(LastTransaction.ABORTED)
                 case Claim.ASK_WITH_NEXT_EPOCH:
-                    self._init(identity.successor(identity.producer_id, identity.epoch + 1), None)
-                    return self._init(identity.successor(-1, -1), timeout_ms)
-            return self._init(claiming.identity, timeout_ms)
+                    claiming.raised = True
+                    claiming.identity = identity.successor(identity.producer_id, identity.epoch + 1)
+            if claiming.raised:
+                self._init(claiming.identity, timeout_of(None))
+                return self._init(identity.successor(-1, -1), timeout_of(None))
+            return self._init(claiming.identity, timeout_of(claiming.identity.epoch + 1))
         raise StoreUnavailable("the transaction did not come to rest", **claiming.identity.ids())
 
-    def _init(self, identity: Identity, timeout_ms: int | None) -> Identity:
+    def _init(self, identity: Identity, timeout_ms: int | None, *, once: bool = False) -> Identity:
         if timeout_ms is None:
             timeout_ms = self._wire.options.transaction_timeout_ms
 
@@ -126,6 +144,7 @@ class Transactions:
                 table=answers.INIT_PRODUCER_ID,
                 ids=identity.ids(),
                 advice=f"kafka.transaction.timeout.ms is {timeout_ms}",
+                once=once,
             ),
         )
         return identity.successor(answer.producer_id, answer.producer_epoch)

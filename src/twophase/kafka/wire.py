@@ -18,6 +18,7 @@ from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest
 
 from twophase.errors import AccessDenied, ConfigurationError, StoreUnavailable, TwoPhaseError
+from twophase.kafka.clock import Clock
 from twophase.kafka.connections import REFUSALS, Connections
 from twophase.kafka.identity import TransactionVersion
 from twophase.kafka.options import KafkaOptions
@@ -43,6 +44,7 @@ class Wire:
 
     def __init__(self, options: KafkaOptions) -> None:
         self.options = options
+        self.clock = Clock()
         settings = options.connection_settings() | {
             **_SOFTWARE,
             "max_in_flight_requests_per_connection": _NO_LIMIT,
@@ -173,16 +175,16 @@ class Wire:
         known = self._coordinators.get((kind, key))
         if known is not None:
             return known
-        deadline = time.monotonic() + self.options.max_block_ms / 1000
+        deadline = self.clock.now_s() + self.options.max_block_ms / 1000
         while True:
             code, node = self._find_coordinator(kind, key)
             if code == 0:
                 self._coordinators[kind, key] = node
                 return node
             error = kafka_errors.for_code(code)
-            if not getattr(error, "retriable", False) or time.monotonic() >= deadline:
+            if not getattr(error, "retriable", False) or self.clock.now_s() >= deadline:
                 raise _translated(error(), f"the coordinator of {key!r} cannot be found")
-            time.sleep(self.options.retry_backoff_ms / 1000)
+            self.clock.sleep(self.options.retry_backoff_ms / 1000)
 
     def forget_coordinator(self, kind: int, key: str) -> None:
         """Ask again next time: the coordinator has moved or does not answer."""

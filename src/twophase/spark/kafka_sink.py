@@ -1,30 +1,35 @@
 """`KafkaSink`: every row of a streaming query, or of a batch job, in Kafka exactly once."""
 
 import threading
+import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from twophase.commit.machine import Machine
-from twophase.commit.naming import SinkName
+from twophase.commit.naming import PREFIX, SinkName
 from twophase.commit.recovery import Batch
-from twophase.errors import ConfigurationError
-from twophase.kafka.leaders import leaders_request, partition_counts_in
-from twophase.kafka.options import KafkaOptions
+from twophase.commit.refusals import RUN_OWNER, named
+from twophase.errors import ConfigurationError, RecoveryError
+from twophase.guarantee import Guarantee
+from twophase.kafka.counts import ask_partition_counts
+from twophase.kafka.fitness import check_fit
+from twophase.kafka.options import KafkaOptions, acks_for
 from twophase.kafka.store import KafkaStore
 from twophase.kafka.wire import Wire
-from twophase.observe import BatchRecord, Hook, notify, record_of
+from twophase.observe import BatchRecord, Hook, notify, plain_record, record_of
 from twophase.sink import write_batch
 from twophase.spark.columns import sink_columns
 from twophase.spark.engine import JobEngine, SparkEngine
 from twophase.spark.path import Path, Size, choose
-from twophase.spark.stream import stream_batch
+from twophase.spark.stream import StreamBatch, stream_batch
+from twophase.spark.unrouted import write_unrouted
 from twophase.watch import Watch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_JOB_OWNER = "run"
+    from twophase.commit.effects import Finished
 
 
 class KafkaSink:
@@ -34,6 +39,13 @@ class KafkaSink:
     must not share one. Columns and `kafka.*` options are those of Spark's own Kafka sink. `path`
     forces small batches through the driver or all batches over the executors. Each of `hooks` is
     handed one record per batch (`twophase.observe`).
+
+    With a `source_group` the offsets that the batch has read from Kafka are committed to that group
+    in the same transaction.
+
+    With less than the `guarantee` exactly-once there is no transaction and no marker, and every
+    task sends its own rows: at-least-once doubles rows where Spark repeats a task or a batch, none
+    goes on when rows are lost, and counts them.
     """
 
     def __init__(
@@ -44,23 +56,25 @@ class KafkaSink:
         topic: str | None = None,
         marker_topic: str | None = None,
         checkpoint: str | None = None,
+        guarantee: str = Guarantee.EXACTLY_ONCE,
+        source_group: str | None = None,
         path: str = Path.AUTO,
         hooks: Iterable[Hook] = (),
     ) -> None:
-        if topic is None and marker_topic is None:
+        self._guarantee = Guarantee.parse(guarantee)
+        self._transactional = self._guarantee is Guarantee.EXACTLY_ONCE
+        if self._transactional and topic is None and marker_topic is None:
             raise ConfigurationError(
                 "neither topic nor marker_topic is given; where topics come from a column only, "
                 "marker_topic names the one that holds the sink's marker"
             )
         self._name = SinkName(sink_id)
         self._options = KafkaOptions.parse(options)
-        if self._options.acks != -1:
-            raise ConfigurationError(
-                "kafka.acks must be all: with less an acknowledged row can be lost; leave it out"
-            )
+        acks_for(self._guarantee, self._options)
         self._topic = topic
         self._marker_topic = marker_topic or topic or ""
         self._checkpoint = checkpoint
+        self._source_group = self._checked_group(source_group)
         self._path = Path.parse(path)
         self._hooks = tuple(hooks)
         self._machine = Machine()
@@ -76,9 +90,14 @@ class KafkaSink:
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
         """Write one micro-batch; Spark calls this."""
         chosen = sink_columns(frame, self._topic)
+        if not self._transactional:
+            with self._one_call:
+                self._write_plainly(chosen, batch_id, self._name)
+            return
         call = stream_batch(frame, batch_id, self._checkpoint)
         with self._one_call:
             wire, store = self._connected()
+            self._add_source(store, call)
             path = choose(self._size, call.rows_in) if self._path is Path.AUTO else self._path
             engine = SparkEngine(chosen, wire, self._topic, path, batch_id)
             record = self._write(
@@ -104,10 +123,12 @@ class KafkaSink:
             )
         chosen = sink_columns(frame, self._topic)
         name = SinkName(self._name.sink_id, run_id)
+        if not self._transactional:
+            return self._write_plainly(chosen, 0, name)
         path = choose(None, None) if self._path is Path.AUTO else self._path
-        batch = Batch(_JOB_OWNER, 0, "", first_try=False)
+        batch = Batch(RUN_OWNER, 0, "", first_try=False)
         with self._open_wire() as wire:
-            store = KafkaStore(wire, name, self._marker_topic)
+            store = self._store_of(name, wire)
             engine = JobEngine(chosen, wire, self._topic, path)
             return self._write(
                 Machine(), batch, call_id=uuid4().hex, name=name, store=store, engine=engine
@@ -129,10 +150,14 @@ class KafkaSink:
         store: KafkaStore,
         engine: SparkEngine,
     ) -> BatchRecord:
-        watch = Watch()
-        finished, raised = None, None
+        watch = Watch(lambda: store.patience.warn_after_s, store.patience.warn)
+        finished: Finished | None = None
+        raised: BaseException | None = None
         try:
             finished = write_batch(machine, call_id, batch, store, engine, watch=watch)
+        except RecoveryError as error:
+            raised = named(error, name, self._marker_topic)
+            raise raised from error
         except BaseException as error:
             raised = error
             raise
@@ -144,18 +169,68 @@ class KafkaSink:
             notify(self._hooks, record)
         return record
 
+    def _checked_group(self, group: str | None) -> str | None:
+        if group is None:
+            return None
+        if not self._transactional:
+            raise ConfigurationError(
+                f"source_group is given with the guarantee {self._guarantee}; offsets go into the "
+                "transaction of exactly-once only"
+            )
+        if not group or group.startswith(PREFIX):
+            raise ConfigurationError(
+                f"source_group is {group!r}; allowed is the name of a consumer group that does not "
+                f"begin with {PREFIX}, which are the markers"
+            )
+        return group
+
+    def _add_source(self, store: KafkaStore, call: StreamBatch) -> None:
+        """Let the batch's transaction say how far its Kafka sources were read, if it is to."""
+        if self._source_group is None:
+            return
+        if not call.progress:
+            raise ConfigurationError(
+                f"source_group is {self._source_group!r}, and offsets/{call.batch.number} of the "
+                "checkpoint names no Kafka source; leave source_group out"
+            )
+        store.accompany(call.batch.number, self._source_group, call.progress)
+
+    def _write_plainly(self, frame: "DataFrame", number: int, name: SinkName) -> BatchRecord:
+        began_s = time.monotonic()
+        written, raised = None, None
+        try:
+            with self._open_wire() as wire:
+                written = write_unrouted(frame, wire, self._topic, self._guarantee)
+        except BaseException as error:
+            raised = error
+            raise
+        finally:
+            record = plain_record(
+                name,
+                number,
+                guarantee=self._guarantee,
+                written=written,
+                total_s=time.monotonic() - began_s,
+                error=raised,
+            )
+            notify(self._hooks, record)
+        return record
+
     def _connected(self) -> tuple[Wire, KafkaStore]:
         if self._wire is None or self._store is None or self._wire.broken:
             self._wire = self._open_wire()
-            self._store = KafkaStore(self._wire, self._name, self._marker_topic)
+            self._store = self._store_of(self._name, self._wire)
         return self._wire, self._store
+
+    def _store_of(self, name: SinkName, wire: Wire) -> KafkaStore:
+        return KafkaStore(wire, name, self._marker_topic, longest_ms=check_fit(wire))
 
     def _open_wire(self) -> Wire:
         wire = Wire(self._options)
         try:
             # A topic that is not there is said so now, before the id is taken for it.
-            topics = {self._topic or self._marker_topic, self._marker_topic}
-            partition_counts_in(wire.ask(leaders_request(topics)))
+            topics = {name for name in (self._topic, self._marker_topic) if name}
+            ask_partition_counts(wire, topics)
         except BaseException:
             wire.close()
             raise

@@ -18,6 +18,7 @@ from twophase.errors import (
     MarkerMissing,
     OffsetsChanged,
     OwnedByAnother,
+    RowRejected,
     WrongBatch,
 )
 from twophase.kafka.admin import TransactionState, list_transactions
@@ -229,3 +230,15 @@ def test_the_marker_is_a_committed_offset(start, wire, topic, sink_id):
     assert place == (topic, 0)
     assert '"owner":"query-a","batch":0' in committed.metadata
     assert '"rows":3' in committed.metadata
+
+
+def test_a_row_that_only_the_broker_refuses_ends_its_transaction(broker, wire, make_topic, sink_id):
+    """Raised by name, and readers are not held up until the timeout."""
+    small = make_topic(broker, max_message_bytes=2_000)
+    run = Run(wire, sink_id, small)
+    with pytest.raises(RowRejected):
+        run.write(0, [b"x" * 5_000], first_try=True)
+    open_ones = list_transactions(wire, prefix="twophase.", states=(TransactionState.ONGOING,))
+    assert not [one for one in open_ones if sink_id in one.transactional_id]
+    assert run.write(0, [b"small"], first_try=True)[0] is Outcome.COMMITTED
+    assert values(broker.bootstrap_servers, small) == [b"small"]

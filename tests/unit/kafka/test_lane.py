@@ -206,3 +206,26 @@ def test_misuse_is_a_violation(misuse):
     parcel = lane.take()
     with pytest.raises(ProtocolViolation):
         misuse(lane, parcel)
+
+
+def test_a_dropped_block_leaves_the_lane_free_for_the_next():
+    """What is dropped counts for nothing; what was acknowledged before and after it does."""
+    lane = Lane(HERE, 1)
+    fill(lane, 3)
+    lane.acknowledged(lane.take(), 10)
+    lane.drop(lane.take())
+    assert lane.outstanding == 1
+    lane.acknowledged(lane.take(), 13)
+    assert lane.confirmed == (2, 6, 2 * block().size_bytes)
+    assert lane.outstanding == 0
+
+
+def test_an_abandoned_lane_has_nothing_left():
+    """Waiting and flying blocks are dropped, their bytes returned; a late answer is a mistake."""
+    lane = Lane(HERE, 1)
+    fill(lane, 3)
+    flying = lane.take()
+    assert lane.abandon() == 3 * block().size_bytes
+    assert (lane.outstanding, lane.ready, lane.confirmed) == (0, False, (0, 0, 0))
+    with pytest.raises(ProtocolViolation, match="not in flight"):
+        lane.drop(flying)

@@ -9,7 +9,13 @@ from kafka.protocol.producer.produce import ProduceRequest
 from twophase.errors import ProtocolViolation
 from twophase.kafka.blocks import Block
 from twophase.kafka.compression import Codec
-from twophase.kafka.identity import Identity, TopicPartition, TransactionVersion
+from twophase.kafka.identity import (
+    NOBODY,
+    Identity,
+    Producer,
+    TopicPartition,
+    TransactionVersion,
+)
 from twophase.kafka.lane import Parcel
 from twophase.kafka.produce import produce_request
 
@@ -23,7 +29,7 @@ def parcel(place, body):
     return Parcel(0, block, b"h" * 61)
 
 
-def theirs(identity, bodies, version):
+def theirs(name, bodies, version, acks=-1):
     """The same request by the library's encoder; topics in the order of their first block."""
     topic_of = ProduceRequest.TopicProduceData
     by_topic = {}
@@ -32,8 +38,8 @@ def theirs(identity, bodies, version):
             topic_of.PartitionProduceData(index=partition, records=b"h" * 61 + body)
         )
     request = ProduceRequest(
-        transactional_id=identity.transactional_id,
-        acks=-1,
+        transactional_id=name,
+        acks=acks,
         timeout_ms=30_000,
         topic_data=[topic_of(name=name, partition_data=found) for name, found in by_topic.items()],
     )
@@ -47,12 +53,37 @@ def test_the_bytes_are_the_librarys(bodies, name, version):
     protocol = TransactionVersion.V2 if version == 12 else TransactionVersion.V1
     identity = Identity(name, 7, 3, protocol)
     sent = {place: parcel(place, body) for place, body in bodies.items()}
-    ours = produce_request(identity, sent, 30_000)
+    same_bytes(produce_request(identity, sent, 30_000), theirs(name, bodies, version), version)
+
+
+@given(sents, st.sampled_from([Producer(7, 3), NOBODY]), st.sampled_from([9, 10, 11, 12]))
+def test_without_a_transaction_the_name_is_null(bodies, producer, version):
+    """With or without a producer id, for all replicas or the leader alone."""
+    sent = {place: parcel(place, body) for place, body in bodies.items()}
+    acks = 1 if producer == NOBODY else -1
+    ours = produce_request(producer, sent, 30_000, acks)
+    same_bytes(ours, theirs(None, bodies, version, acks), version)
+
+
+def same_bytes(ours, expected, version):
     ours.API_VERSION = version
-    expected = theirs(identity, bodies, version)
     for request in (ours, expected):
         request.with_header(correlation_id=41, client_id="twophase")
     assert ours.encode(header=True, framed=True) == bytes(expected.encode(header=True, framed=True))
+
+
+@pytest.mark.parametrize(
+    ("who", "versions"),
+    [
+        (Identity("a", 1, 0, TransactionVersion.V1), (9, 11)),
+        (Identity("a", 1, 0, TransactionVersion.V2), (12, 12)),
+        (Producer(1, 0), (9, 12)),
+    ],
+)
+def test_the_versions_that_are_spoken(who, versions):
+    """A transaction's version picks them; outside of one every flexible version will do."""
+    request = produce_request(who, {}, 1)
+    assert (request._min_version, request._max_version) == versions
 
 
 def test_it_is_encoded_for_its_connection_only():

@@ -1,0 +1,71 @@
+"""Whether the brokers can keep the promise, as far as they let their settings be read.
+
+Before Kafka 3.6.1, or with partition verification off, a late Produce of a dead driver may join the
+next transaction under protocol version 1, and be committed with it. Version 2 has no such hole, as
+each transaction has an epoch of its own.
+"""
+
+import logging
+from typing import Any, Final
+
+from kafka.protocol.admin.configs import DescribeConfigsRequest
+
+from twophase.errors import ConfigurationError
+from twophase.kafka.identity import TransactionVersion
+from twophase.kafka.wire import Wire
+
+_log = logging.getLogger("twophase")
+
+VERIFICATION: Final = "transaction.partition.verification.enable"
+TIMEOUT_MAX: Final = "transaction.max.timeout.ms"
+_BROKER: Final = 4
+
+Settings = dict[str, str | None]
+
+
+def check_fit(wire: Wire) -> int | None:
+    """Refuse brokers that could break the promise; return the longest transaction timeout.
+
+    None where no broker lets that setting be read: then its answers tell.
+    """
+    found = {node: broker_settings(wire, node) for node in wire.nodes()}
+    first = wire.transaction_version() is TransactionVersion.V1
+    limits = []
+    for node, settings in found.items():
+        if settings is None:
+            _log.info("node %d does not let its settings be read; they are not checked", node)
+            continue
+        if first:
+            _check_verification(node, settings)
+        if (limit := settings.get(TIMEOUT_MAX)) is not None:
+            limits.append(int(limit))
+    return min(limits, default=None)
+
+
+def broker_settings(wire: Wire, node: int) -> Settings | None:
+    """Return those settings of a broker that matter here; None where they may not be read."""
+    resource = DescribeConfigsRequest.DescribeConfigsResource
+    asked = resource(
+        resource_type=_BROKER,
+        resource_name=str(node),
+        configuration_keys=[VERIFICATION, TIMEOUT_MAX],
+    )
+    answer: Any = wire.ask(DescribeConfigsRequest(resources=[asked]), node)
+    (row,) = answer.results
+    if row.error_code:
+        return None
+    return {setting.name: setting.value for setting in row.configs}
+
+
+def _check_verification(node: int, settings: Settings) -> None:
+    found = settings.get(VERIFICATION)
+    if found is None:
+        raise ConfigurationError(
+            f"node {node} is older than Kafka 3.6 and cannot tell a dead driver's late rows from "
+            "new ones; exactly-once needs Kafka 3.6.1 or newer"
+        )
+    if found != "true":
+        raise ConfigurationError(
+            f"node {node} has {VERIFICATION}={found}, so that a dead driver's late rows could join "
+            "the next transaction; set it to true, which is Kafka's default"
+        )

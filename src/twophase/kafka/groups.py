@@ -1,0 +1,89 @@
+"""A consumer group as a whole: all that it has committed, and its end."""
+
+from types import MappingProxyType
+from typing import Any, Final
+
+from kafka.protocol.admin.groups import DeleteGroupsRequest
+from kafka.protocol.consumer import OffsetFetchRequest
+
+from twophase.errors import ConfigurationError
+from twophase.kafka import answers
+from twophase.kafka.coordinator import Question, codes_of_all, settle
+from twophase.kafka.identity import TopicPartition
+from twophase.kafka.offsets import CommittedOffset
+from twophase.kafka.wire import GROUP, Wire
+
+_GROUP_ID_NOT_FOUND: Final = 69
+
+DELETE_GROUPS: Final[answers.Table] = MappingProxyType(
+    {
+        # What any coordinator answers, and access: the same as to a look.
+        **answers.DESCRIBE_TRANSACTIONS,
+        24: ConfigurationError,  # INVALID_GROUP_ID
+        68: ConfigurationError,  # NON_EMPTY_GROUP: a consumer is a member of it
+    }
+)
+
+
+def offsets_of_group(
+    wire: Wire, group: str, *, stable: bool
+) -> dict[TopicPartition, CommittedOffset]:
+    """Return all that a group has committed, in any topic.
+
+    `stable` waits while a transaction that writes here is open. Without it the answer is what was
+    committed last, however long a transaction stays open.
+    """
+
+    def request() -> Any:
+        return OffsetFetchRequest(
+            group_id=group,
+            topics=None,
+            require_stable=stable,
+            min_version=7,  # the first with require_stable, and the last with one group only
+            max_version=7,
+        )
+
+    answer = settle(
+        wire,
+        Question(
+            kind=GROUP,
+            key=group,
+            request=request,
+            codes=lambda answer: (
+                answer.error_code,
+                *(row.error_code for topic in answer.topics for row in topic.partitions),
+            ),
+            table=answers.OFFSET_FETCH,
+            ids={"group": group},
+        ),
+    )
+    return {
+        TopicPartition(topic.name, row.partition_index): CommittedOffset(
+            row.committed_offset, row.metadata or ""
+        )
+        for topic in answer.topics
+        for row in topic.partitions
+        if row.committed_offset >= 0
+    }
+
+
+def delete_group(wire: Wire, group: str) -> None:
+    """Delete a group without members and all that it has committed; one that is gone is done."""
+    settle(
+        wire,
+        Question(
+            kind=GROUP,
+            key=group,
+            request=lambda: DeleteGroupsRequest(groups_names=[group]),
+            codes=lambda answer: (
+                code
+                for code in codes_of_all(
+                    [group], ((row.group_id, row.error_code) for row in answer.results)
+                )
+                if code != _GROUP_ID_NOT_FOUND
+            ),
+            table=DELETE_GROUPS,
+            ids={"group": group},
+            advice="no consumer may be a member of the group, and DELETE on it is needed",
+        ),
+    )
