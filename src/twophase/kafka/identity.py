@@ -1,8 +1,8 @@
-"""Who writes a transaction: the small values that travel between driver and executors."""
+"""Who writes: the small values that travel between driver and executors."""
 
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class TransactionVersion(IntEnum):
@@ -39,6 +39,11 @@ class Identity:
     epoch: int
     version: TransactionVersion
 
+    @property
+    def transactional(self) -> bool:
+        """Whether blocks of this identity belong to a transaction."""
+        return True
+
     def successor(self, producer_id: int, epoch: int) -> "Identity":
         """Return the identity of the next transaction of the same transactional id."""
         return replace(self, producer_id=producer_id, epoch=epoch)
@@ -50,3 +55,28 @@ class Identity:
             "producer_id": self.producer_id,
             "epoch": self.epoch,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """Who writes outside of any transaction: what is acknowledged is visible at once.
+
+    With a producer id the broker recognises repeats, as it does in a transaction. NOBODY has none.
+    """
+
+    producer_id: int
+    epoch: int
+
+    @property
+    def transactional(self) -> bool:
+        """Whether blocks of this producer belong to a transaction."""
+        return False
+
+    def ids(self) -> dict[str, object]:
+        """Return what every error about this producer carries."""
+        if self == NOBODY:
+            return {}
+        return {"producer_id": self.producer_id, "epoch": self.epoch}
+
+
+NOBODY: Final = Producer(-1, -1)

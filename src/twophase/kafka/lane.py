@@ -80,6 +80,11 @@ class Lane:
         return self._next_sequence
 
     @property
+    def confirmed(self) -> tuple[int, int, int]:
+        """Blocks, records and bytes that the broker has, whatever becomes of the others."""
+        return len(self._offsets), self._records, self._size_bytes
+
+    @property
     def outstanding(self) -> int:
         """How many blocks are not acknowledged yet."""
         return len(self._waiting) + len(self._flying)
@@ -130,19 +135,30 @@ class Lane:
         )
         self._waiting.insert(place, parcel)
 
+    def drop(self, parcel: Parcel) -> None:
+        """Give up a block in flight; only for a producer without an id, whose lane has no gaps."""
+        self._land(parcel)
+
+    def abandon(self) -> int:
+        """Give up every outstanding block and return their bytes; answers may still come."""
+        dropped = [*self._waiting, *self._flying.values()]
+        self._waiting.clear()
+        self._flying.clear()
+        return sum(parcel.size_bytes for parcel in dropped)
+
     def check_order(self, parcel: Parcel) -> None:
         """Raise if OUT_OF_ORDER_SEQUENCE_NUMBER is fatal, as it is with no lost block before it."""
         if self._lowest_outstanding() == parcel.index:
             raise CommitRejected(
                 f"{self.partition}: the broker misses records that it had acknowledged before "
-                f"block {parcel.index}; the transaction must be aborted and written again"
+                f"block {parcel.index}; all must be written again"
             )
 
     def summary(self) -> Acknowledged:
         """Return what was acknowledged, after checking that the blocks lie in order in the log.
 
-        A topic that was deleted and made anew under a running transaction takes any sequence
-        number and acknowledges it; offsets that go back are how that shows from here.
+        A topic that was deleted and made anew under a running sender takes any sequence number and
+        acknowledges it; offsets that go back are how that shows from here.
         """
         if self.outstanding:
             raise ProtocolViolation(f"{self.partition}: {self.outstanding} blocks are outstanding")

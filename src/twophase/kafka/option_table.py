@@ -75,7 +75,8 @@ CLIENT = (
         "acks",
         choice({"all": -1, "-1": -1, "1": 1, "0": 0}),
         "all",
-        "who must have a block before it counts as written; no row is safe with less than all",
+        "who must have a block before it counts as written: all; with the guarantee none, 1 unless"
+        " all is asked for; 0 is refused",
     ),
     Option(
         "compression.type",

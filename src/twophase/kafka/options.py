@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from twophase.guarantee import Guarantee
 from twophase.kafka.option_table import OPTIONS, PREFIX, SECURITY
 from twophase.kafka.sasl import sasl_settings
 from twophase.kafka.security import Security, TokenProvider, check_security
@@ -22,6 +23,9 @@ _log = logging.getLogger("twophase.options")
 # As large as a broker lets a request be; kafka-python's own 1 MB is too small for the metadata of
 # a large cluster.
 _ANSWER_BYTES_MAX = 104_857_600
+# acks: who must have a block before the leader answers.
+ALL_REPLICAS = -1
+LEADER_ONLY = 1
 # Java's client takes its default level of LZ4 for "the fast compressor", not for level 9.
 _LZ4_FAST = 9
 
@@ -209,3 +213,23 @@ def _check_timeouts(texts: Mapping[str, str], values: dict[str, Any]) -> None:
             key,
         )
     values["delivery_timeout_ms"] = request_ms
+
+
+def acks_for(guarantee: Guarantee, options: KafkaOptions) -> int:
+    """Return the acks that a guarantee writes with, or refuse those that it cannot have."""
+    key, given = PREFIX + "acks", "acks" in options.given
+    if options.acks == ALL_REPLICAS:
+        return LEADER_ONLY if guarantee is Guarantee.NONE and not given else ALL_REPLICAS
+    if options.acks == 0:
+        refuse(
+            f"{key}=0 is not allowed: the broker would answer nothing, so that lost rows could not"
+            " even be counted; leave it out",
+            key,
+        )
+    if guarantee is not Guarantee.NONE:
+        refuse(
+            f"{key} must be all with the guarantee {guarantee}: with less an acknowledged row can"
+            " be lost; leave it out",
+            key,
+        )
+    return options.acks

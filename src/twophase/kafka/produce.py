@@ -8,11 +8,12 @@ from kafka.protocol.producer.produce import ProduceRequest
 
 from twophase.errors import ProtocolViolation, RowRejected, TwoPhaseError
 from twophase.kafka import answers
-from twophase.kafka.identity import Identity, TopicPartition, TransactionVersion
+from twophase.kafka.identity import Identity, Producer, TopicPartition, TransactionVersion
 from twophase.kafka.lane import Parcel
+from twophase.kafka.options import ALL_REPLICAS
 
-_ALL_REPLICAS: Final = -1
 _NO_TAGS: Final = b"\0"
+_NULL: Final = b"\0"
 _SEVEN_BITS: Final = 0x7F
 
 Sent = dict[TopicPartition, Parcel]
@@ -23,7 +24,7 @@ class Produce(ProduceRequest, init=False):  # type: ignore[misc, call-arg]
 
     kafka-python's own encoder copies them three times; the bytes are the same. Only flexible
     versions are spoken: 9 to 11 under version 1, 12 under version 2, which adds partitions to the
-    transaction by itself. 13 wants topic ids.
+    transaction by itself, and either outside of a transaction. 13 wants topic ids.
     """
 
     sent: Sent
@@ -37,16 +38,21 @@ class Produce(ProduceRequest, init=False):  # type: ignore[misc, call-arg]
         return _frame(self.encode_header(flexible=True), self)
 
 
-def produce_request(identity: Identity, sent: Sent, timeout_ms: int) -> Any:
+def produce_request(
+    identity: Identity | Producer, sent: Sent, timeout_ms: int, acks: int = ALL_REPLICAS
+) -> Any:
     """Return one request with one block for each partition."""
-    second = identity.version is TransactionVersion.V2
+    name, lowest, highest = None, 9, 12
+    if isinstance(identity, Identity):
+        second = identity.version is TransactionVersion.V2
+        name, lowest, highest = identity.transactional_id, *((12, 12) if second else (9, 11))
     request = Produce(
-        transactional_id=identity.transactional_id,
-        acks=_ALL_REPLICAS,
+        transactional_id=name,
+        acks=acks,
         timeout_ms=timeout_ms,
         topic_data=[],
-        min_version=12 if second else 9,
-        max_version=12 if second else 11,
+        min_version=lowest,
+        max_version=highest,
     )
     request.sent = sent
     return request
@@ -74,7 +80,9 @@ def _frame(header: bytes, request: Any) -> bytes:
     return b"".join((struct.pack(">i", size), *parts))
 
 
-def _text(text: str) -> bytes:
+def _text(text: str | None) -> bytes:
+    if text is None:
+        return _NULL
     encoded = text.encode()
     return _count(len(encoded)) + encoded
 

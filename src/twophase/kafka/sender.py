@@ -9,6 +9,10 @@ no call under it blocks but for the two waits.
 Failures it survives: a lost request, a lost answer, a leader that moved, a broker that is down or
 slow for less than `kafka.delivery.timeout.ms`, a quota. Any other answer, an interrupt in `send`, a
 closed wire: it stops at once and for good, and what was not acknowledged is never reported as sent.
+
+The same sender writes into a transaction and outside of one; only the stamp on its blocks differs.
+A producer without an id cannot tell the broker what is a repeat, so its lanes send one block at a
+time: a repeat then doubles rows, but never changes their order.
 """
 
 import threading
@@ -20,9 +24,10 @@ from typing import Any, Final
 from twophase.errors import ProtocolViolation, StoreUnavailable, TwoPhaseError
 from twophase.kafka import answers
 from twophase.kafka.blocks import Block, stamp
-from twophase.kafka.identity import Identity, TopicPartition
+from twophase.kafka.identity import NOBODY, Identity, Producer, TopicPartition
 from twophase.kafka.lane import Acknowledged, Lane, Parcel
 from twophase.kafka.leaders import leaders_in, leaders_request
+from twophase.kafka.options import ALL_REPLICAS
 from twophase.kafka.produce import Sent, produce_request, refusal, rows_of
 from twophase.kafka.rota import Rota
 from twophase.kafka.wire import Wire
@@ -32,6 +37,7 @@ from twophase.kafka.wire import Wire
 _REQUEST_BYTES: Final = 4_000_000
 _CHECK_EVERY_S: Final = 0.2
 _DOUBLINGS_MAX: Final = 16
+_NO_SEQUENCE: Final = -1
 
 
 class Sender:
@@ -40,9 +46,16 @@ class Sender:
     Under version 1 the identity's owner adds the partitions to the transaction first.
     """
 
-    def __init__(self, wire: Wire, identity: Identity) -> None:
+    def __init__(
+        self, wire: Wire, identity: Identity | Producer, *, acks: int = ALL_REPLICAS
+    ) -> None:
+        self._idempotent = identity != NOBODY
+        if self._idempotent and acks != ALL_REPLICAS:
+            raise ProtocolViolation(f"a producer id needs acks=all, not {acks}", **identity.ids())
         self._wire = wire
         self._identity = identity
+        self._acks = acks
+        self._window = wire.options.max_in_flight if self._idempotent else 1
         self._changed = threading.Condition()
         self._lanes: dict[TopicPartition, Lane] = {}
         self._rota = Rota()
@@ -89,11 +102,12 @@ class Sender:
         partition = TopicPartition(block.topic, block.partition)
         lane = self._lanes.get(partition)
         if lane is None:
-            lane = self._lanes[partition] = Lane(partition, self._wire.options.max_in_flight)
+            lane = self._lanes[partition] = Lane(partition, self._window)
         if not lane.outstanding:
             self._progress_s[partition] = time.monotonic()
-        identity, sequence = self._identity, lane.next_sequence
-        header = stamp(block, identity.producer_id, identity.epoch, sequence, transactional=True)
+        sequence = lane.next_sequence if self._idempotent else _NO_SEQUENCE
+        who, transactional = self._identity, self._identity.transactional
+        header = stamp(block, who.producer_id, who.epoch, sequence, transactional=transactional)
         self._pending_bytes += block.size_bytes
         lane.add(block, header)
         self._rota.join(lane)
@@ -110,15 +124,22 @@ class Sender:
             self._fail(StoreUnavailable("the connection to the brokers is closed"))
         limit_ms = self._wire.options.delivery_timeout_ms
         overdue = time.monotonic() - limit_ms / 1000
-        for partition, since in self._progress_s.items():
-            outstanding = self._lanes[partition].outstanding
-            if outstanding and since < overdue:
-                self._fail(
-                    StoreUnavailable(
-                        f"{partition}: no block was acknowledged for {limit_ms} ms "
-                        f"(kafka.delivery.timeout.ms); {outstanding} are outstanding"
-                    )
-                )
+        late = [
+            self._lanes[partition]
+            for partition, since in self._progress_s.items()
+            if since < overdue and self._lanes[partition].outstanding
+        ]
+        if late:
+            text = (
+                f"{late[0].partition}: no block was acknowledged for {limit_ms} ms "
+                f"(kafka.delivery.timeout.ms); {late[0].outstanding} are outstanding"
+            )
+            self._lanes_late(late, StoreUnavailable(text))
+
+    def _lanes_late(self, late: list[Lane], failure: TwoPhaseError) -> None:
+        """Stop: what is overdue on one partition is missing from the whole."""
+        del late
+        self._fail(failure)
 
     def _fail(self, failure: TwoPhaseError) -> None:
         if self._failure is None:
@@ -189,7 +210,7 @@ class Sender:
             self._on_io_thread(take)
 
         options = self._wire.options
-        request = produce_request(self._identity, sent, options.request_timeout_ms)
+        request = produce_request(self._identity, sent, options.request_timeout_ms, self._acks)
         self._wire.submit(request, node, done)
 
     def _take_answer(self, sent: Sent, answer: Any, error: TwoPhaseError | None) -> None:
@@ -210,8 +231,7 @@ class Sender:
         lane = self._lanes[partition]
         if row.error_code == 0:
             lane.acknowledged(parcel, row.base_offset)
-            self._pending_bytes -= parcel.size_bytes
-            self._progress_s[partition] = time.monotonic()
+            self._landed(parcel, partition)
             return
         if row.error_code == answers.OUT_OF_ORDER_SEQUENCE_NUMBER:
             lane.check_order(parcel)
@@ -219,8 +239,18 @@ class Sender:
             return
         verdict = answers.meaning(answers.PRODUCE, row.error_code)
         if not isinstance(verdict, answers.Retry):
-            raise refusal(verdict, partition, parcel, row)
+            self._block_refused(lane, parcel, refusal(verdict, partition, parcel, row))
+            return
         self._again(partition, parcel, elsewhere=verdict is answers.AGAIN_ELSEWHERE)
+
+    def _landed(self, parcel: Parcel, partition: TopicPartition) -> None:
+        self._pending_bytes -= parcel.size_bytes
+        self._progress_s[partition] = time.monotonic()
+
+    def _block_refused(self, lane: Lane, parcel: Parcel, failure: TwoPhaseError) -> None:
+        """Stop: a block that no retry can write is missing from the whole."""
+        del lane, parcel
+        raise failure
 
     def _again(self, partition: TopicPartition, parcel: Parcel, *, elsewhere: bool) -> None:
         lane = self._lanes[partition]

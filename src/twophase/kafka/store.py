@@ -49,12 +49,15 @@ class KafkaStore:
 
     def own(self) -> tuple[Identity, LastTransaction]:
         """Take the id, end what is open, and say what of the look still holds."""
+        before = self._seen
         identity = self._take_as_new()
         if identity is None:
             identity = self._transactions.own(
                 self._name.transactional_id, timeout_ms=self._limit_ms(None)
             )
-            return identity, witnessed(self._seen, identity)
+            # What a later look shows may be our own doing: taking an id aborts what is open.
+            first = self._seen is before
+            return identity, witnessed(before, identity) if first else LastTransaction.UNKNOWN
         last = witnessed(self._seen, identity)
         if last is LastTransaction.NEVER_WAS and self.read_marker() is None:
             return identity, last

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 REFUSED: Mapping[str, str] = {
     "transactional.id": "the sink makes it from its sink id, which is what fences an older run",
-    "enable.idempotence": "the sink always writes idempotently; choose a guarantee instead",
+    "enable.idempotence": "the guarantee decides it; choose a guarantee instead",
     "transaction.two.phase.commit.enable": "the sink decides how a transaction ends",
     "key.serializer": "`key` is written as its bytes; convert it in the DataFrame",
     "value.serializer": "`value` is written as its bytes; convert it in the DataFrame",

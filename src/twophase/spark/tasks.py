@@ -18,8 +18,8 @@ from twophase.kafka.plan import EncodePlan
 from twophase.kafka.records import encode_stream
 from twophase.kafka.sender import Sender
 from twophase.kafka.summaries import Tally, checksum_of, confirmed
-from twophase.kafka.wire import Wire
 from twophase.spark.routed import block_row, blocks_of, manifest_rows
+from twophase.spark.workers import connection
 
 SENT_SCHEMA = "topic string, partition int, blocks int, rows long, bytes long, digest string"
 
@@ -74,7 +74,7 @@ class SendTask:
             raise StoreUnavailable(
                 f"this is attempt {attempt} of a send task; only the driver sends a batch again"
             )
-        sender = Sender(_wire(self.options), self.identity)
+        sender = Sender(connection(self.options).wire, self.identity)
         tally = Tally()
         for block in blocks_of(batches):
             tally.add(block)
@@ -101,17 +101,6 @@ def _sent_rows(partitions: Iterable[PartitionSummary]) -> pa.RecordBatch:
     )
     rows = [{name: getattr(part, name) for name in schema.names} for part in partitions]
     return pa.RecordBatch.from_pylist(rows, schema=schema)
-
-
-_WIRES: dict[KafkaOptions, Wire] = {}
-
-
-def _wire(options: KafkaOptions) -> Wire:
-    """Return this worker's connections; Spark keeps workers for reuse, and so these."""
-    wire = _WIRES.get(options)
-    if wire is None or wire.broken:
-        wire = _WIRES[options] = Wire(options)
-    return wire
 
 
 def _context() -> Any:

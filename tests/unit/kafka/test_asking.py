@@ -13,7 +13,7 @@ from twophase.errors import (
 )
 from twophase.kafka import answers
 from twophase.kafka.answers import Retry
-from twophase.kafka.coordinator import Asking, Question, codes_of_all
+from twophase.kafka.coordinator import Asking, Question, Unsettled, codes_of_all
 from twophase.kafka.wire import TRANSACTION
 
 NOT_COORDINATOR, LOADING, CONCURRENT, FENCED = 16, 14, 51, 90
@@ -32,6 +32,20 @@ def commit(*, asked_before=False):
             ids={"transactional_id": "orders"},
             in_doubt=CommitOutcomeUnknown,
             asked_before=asked_before,
+        )
+    )
+
+
+def take():
+    """The taking of an id that is believed to be new."""
+    return Asking(
+        Question(
+            kind=TRANSACTION,
+            key="orders",
+            request=InitProducerIdRequest,
+            codes=lambda answer: (answer.error_code,),
+            table=answers.INIT_PRODUCER_ID,
+            once=True,
         )
     )
 
@@ -127,3 +141,19 @@ def test_an_answer_must_speak_of_what_was_asked():
     for found in ([("a", 0)], [("a", 0), ("b", 0), ("c", 0)], []):
         with pytest.raises(ProtocolViolation, match="was asked about"):
             codes_of_all(["a", "b"], found)
+
+
+@pytest.mark.parametrize("code", [NOT_COORDINATOR, LOADING, CONCURRENT])
+def test_what_is_asked_once_is_not_asked_again(code):
+    """Neither after an answer that asks for it nor without one; nor is it taken for refused."""
+    with pytest.raises(Unsettled):
+        take().answered([code])
+    with pytest.raises(Unsettled):
+        take().unanswered(LOST, asked=True)
+
+
+def test_what_is_asked_once_is_asked_again_where_it_was_not_sent():
+    """The coordinator could not be found: nothing was asked, so the question still stands."""
+    asking = take()
+    asking.unanswered(LOST, asked=False)
+    assert asking.answered([0]) is None

@@ -4,7 +4,7 @@ import pytest
 
 from twophase.commit.recovery import LastTransaction
 from twophase.kafka.admin import TransactionDescription, TransactionState
-from twophase.kafka.claims import last_of, outcome_of, time_limit_ms, witnessed
+from twophase.kafka.claims import last_of, outcome_of, witnessed
 from twophase.kafka.identity import Identity, TransactionVersion
 
 S, L = TransactionState, LastTransaction
@@ -46,10 +46,12 @@ def test_another_producer_id_tells_nothing():
 @pytest.mark.parametrize(
     ("state", "timeout_ms", "expected"),
     [
-        (S.EMPTY, 59_999, L.NEVER_WAS),
+        (S.EMPTY, 59_996, L.NEVER_WAS),
+        (S.EMPTY, 59_999, L.UNKNOWN),
         (S.EMPTY, 60_000, L.UNKNOWN),
-        (S.ONGOING, 59_999, L.OPEN),
-        (S.COMPLETE_COMMIT, 59_999, L.COMMITTED),
+        (S.ONGOING, 59_996, L.NEVER_WAS),
+        (S.ONGOING, 60_000, L.OPEN),
+        (S.COMPLETE_COMMIT, 59_996, L.COMMITTED),
         (S.PREPARE_ABORT, 60_000, L.ABORTED),
         (S.DEAD, 60_000, L.UNKNOWN),
     ],
@@ -64,9 +66,11 @@ def test_how_the_last_transaction_of_the_id_ended(state, timeout_ms, expected):
     ("version", "before", "taken", "expected"),
     [
         (V2, None, (9, 0), L.NEVER_WAS),
-        (V2, None, (9, 1), L.UNKNOWN),
-        (V1, seen(S.EMPTY, timeout_ms=59_999), (7, 4), L.NEVER_WAS),
-        (V1, seen(S.EMPTY, timeout_ms=59_999), (7, 5), L.UNKNOWN),
+        (V2, None, (9, 1), L.NEVER_WAS),
+        (V2, None, (9, 2), L.UNKNOWN),
+        (V1, seen(S.EMPTY, timeout_ms=59_996), (7, 4), L.NEVER_WAS),
+        (V1, seen(S.EMPTY, timeout_ms=59_996), (7, 5), L.UNKNOWN),
+        (V1, seen(S.EMPTY, timeout_ms=59_999), (7, 4), L.UNKNOWN),
         (V1, seen(S.EMPTY, timeout_ms=60_000), (7, 4), L.UNKNOWN),
         (V2, seen(S.COMPLETE_ABORT), (7, 4), L.ABORTED),
         (V2, seen(S.COMPLETE_ABORT), (7, 5), L.UNKNOWN),
@@ -79,12 +83,3 @@ def test_how_the_last_transaction_of_the_id_ended(state, timeout_ms, expected):
 def test_what_of_a_look_holds_once_the_id_is_taken(version, before, taken, expected):
     """An older owner may have gone on in between; only what excludes that is certain."""
     assert witnessed(before, Identity("orders", *taken, version)) is expected
-
-
-@pytest.mark.parametrize("configured_ms", [1, 2, 3, 59_999, 60_000, 900_000])
-def test_the_time_limit_carries_one_bit(configured_ms):
-    """Even for a founded sink, odd for a new one, and never above what was asked for but 1 ms."""
-    founded = time_limit_ms(configured_ms, founded=True)
-    new = time_limit_ms(configured_ms, founded=False)
-    assert (founded % 2, new % 2) == (0, 1)
-    assert new < founded <= max(configured_ms, 2)

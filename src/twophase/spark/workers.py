@@ -1,0 +1,27 @@
+"""What a Python worker of Spark keeps between tasks: connections, and its producer id."""
+
+from dataclasses import dataclass
+
+from twophase.kafka.idempotent import ProducerIds
+from twophase.kafka.options import KafkaOptions
+from twophase.kafka.wire import Wire
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """This worker's way to one cluster; a worker runs one task at a time."""
+
+    wire: Wire
+    producer_ids: ProducerIds
+
+
+_CONNECTIONS: dict[KafkaOptions, Connection] = {}
+
+
+def connection(options: KafkaOptions) -> Connection:
+    """Return this worker's connections; Spark keeps workers for reuse, and so these."""
+    found = _CONNECTIONS.get(options)
+    if found is None or found.wire.broken:
+        wire = Wire(options)
+        found = _CONNECTIONS[options] = Connection(wire, ProducerIds(wire))
+    return found
