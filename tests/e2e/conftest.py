@@ -13,6 +13,8 @@ def spark():
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
+        # Short runs on few cores: compiling and collecting in parallel costs more than it brings.
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     ).getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     yield session

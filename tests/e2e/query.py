@@ -99,7 +99,12 @@ def main(arguments):
     if arguments.get("kill_executor"):
         make_murderous(*arguments["kill_executor"])
     builder = SparkSession.builder.master(arguments.get("master", "local[2]"))
-    settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
     for key, value in (settings | arguments.get("conf", {})).items():
         builder = builder.config(key, value)
     spark = configure_spark(builder).getOrCreate()

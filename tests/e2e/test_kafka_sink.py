@@ -8,6 +8,9 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from support.readers import read, values
 
 from twophase.errors import ConfigurationError
+from twophase.kafka.admin import list_transactions
+from twophase.kafka.options import KafkaOptions
+from twophase.kafka.wire import Wire
 from twophase.spark.kafka_sink import KafkaSink
 
 
@@ -241,3 +244,73 @@ def test_a_row_that_is_too_large_is_refused_by_name(files, make_sink, kafka, top
     for said in ("the-key", "1048576", "kafka.max.request.size", "max.message.bytes"):
         assert said in str(caught.value)
     assert values(kafka.bootstrap_servers, topic, committed=False) == []
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "none"])
+def test_less_than_exactly_once(guarantee, files, make_sink, kafka, topic):
+    """Rows are there at once, in no transaction; a batch that Spark repeats is there twice."""
+    records = []
+    sink = make_sink(guarantee=guarantee, hooks=[records.append])
+    files.add({"k": "a", "v": "row"})
+    files.run(files.frame().selectExpr(*PLAIN), sink)
+    files.forget_last_commit()
+    files.run(files.frame().selectExpr(*PLAIN), sink)
+    assert values(kafka.bootstrap_servers, topic) == [b"row"] * 2
+    found = [(record.outcome, record.path, record.rows, record.guarantee) for record in records]
+    assert found == [("written", "unrouted", 1, guarantee)] * 2
+    job = sink.write(files.spark.sql("SELECT 'job' AS value"), run_id="r")
+    assert (job.rows, job.failed_rows, job.run_id) == (1, 0, "r")
+    options = KafkaOptions.parse({"kafka.bootstrap.servers": kafka.bootstrap_servers})
+    with Wire(options) as wire:
+        name = f"twophase.{records[0].sink_id}"
+        assert list_transactions(wire, prefix=name) == ()
+
+
+def test_a_guarantee_that_does_not_exist():
+    """The three that do are named."""
+    with pytest.raises(ConfigurationError, match="exactly-once, at-least-once, none"):
+        KafkaSink(
+            sink_id="s",
+            topic="t",
+            options={"kafka.bootstrap.servers": "x:1"},
+            guarantee="twice",
+        )
+
+
+def test_one_record_for_each_batch(files, make_sink, caplog):
+    """Written, then skipped: each has its record, and one line in the log."""
+    records = []
+    caplog.set_level("INFO", "twophase")
+    files.add({"k": "a", "v": "row"})
+    files.run(files.frame().selectExpr(*PLAIN), make_sink(hooks=[records.append]))
+    files.forget_last_commit()
+    files.run(files.frame().selectExpr(*PLAIN), make_sink(hooks=[records.append]))
+    first, second = records
+    assert (first.outcome, first.rows, first.recovery, first.batch) == (
+        "committed",
+        1,
+        "started",
+        0,
+    )
+    assert 0 < first.open_s <= first.send_s + first.commit_s + 1 <= first.total_s + 1
+    assert (second.outcome, second.rows, second.recovery) == ("skipped", 0, "skipped")
+    assert first.owner == second.owner
+    lines = [line for line in caplog.messages if line.startswith("batch {")]
+    assert [json.loads(line.removeprefix("batch "))["outcome"] for line in lines] == [
+        "committed",
+        "skipped",
+    ]
+
+
+def test_a_refusal_ends_with_the_command_that_resolves_it(files, make_sink, tmp_path):
+    """With the real names in it, for a person to paste; and its record says that it failed."""
+    records = []
+    files.add({"k": "a", "v": "mine"})
+    files.run(files.frame().selectExpr(*PLAIN), make_sink(hooks=[records.append]))
+    (tmp_path / "other").mkdir()
+    other = Files(files.spark, tmp_path / "other")
+    other.add({"k": "a", "v": "yours"})
+    with pytest.raises(Exception, match="TWOPHASE_OWNED_BY_ANOTHER"):
+        other.run(other.frame().selectExpr(*PLAIN), make_sink(hooks=[records.append]))
+    assert records[1].outcome == "failed"
+    assert f"twophase sinks adopt {records[0].sink_id} --owner " in records[1].error

@@ -8,7 +8,7 @@ repeated is the network's business (history.py).
 from collections import deque
 from dataclasses import dataclass, field
 
-from twophase.kafka.admin import TransactionDescription, TransactionState
+from twophase.kafka.admin import TransactionState
 from twophase.kafka.identity import TransactionVersion
 
 V1, V2 = TransactionVersion.V1, TransactionVersion.V2
@@ -24,6 +24,7 @@ DISORDER = "OUT_OF_ORDER_SEQUENCE_NUMBER"
 UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
 
 REMEMBERED = 5
+GROUP = "group"
 
 
 @dataclass(slots=True)
@@ -52,6 +53,7 @@ class Broker:
         self.version = version
         self.epoch_max = epoch_max
         self.state = None
+        self.timeout_ms = 0
         self.current = (-1, -1)
         self.last = None
         self.producer_ids = 0
@@ -67,12 +69,10 @@ class Broker:
         self.founded = False
 
     def describe(self):
-        """DescribeTransactions."""
-        if self.state is None:
-            return None
-        return TransactionDescription("sink", self.state, *self.current, 0, 0, frozenset())
+        """DescribeTransactions: state, producer id, epoch, timeout; None for an unknown id."""
+        return None if self.state is None else (self.state, *self.current, self.timeout_ms)
 
-    def init(self, producer_id, epoch):
+    def init(self, producer_id, epoch, timeout_ms=60_000):
         """InitProducerId, bare with -1, or with the asker's producer id and epoch.
 
         Answers also with the owner's number, for the oracle.
@@ -80,13 +80,13 @@ class Broker:
         asked = (producer_id, epoch)
         if self.state is None:
             self.generation += 1
-            self._rest(self._new_id(), last=None)
+            self._rest(self._new_id(), last=None, timeout_ms=timeout_ms)
             return OK, self.current, (self.generation, self.fences)
         if self.state in PREPARING:
             return CONCURRENT, None, None
         if producer_id >= 0 and self.state is not S.ONGOING:
             if asked == self.last:
-                self.state = S.EMPTY
+                self.state, self.timeout_ms = S.EMPTY, timeout_ms
                 return OK, self.current, (self.generation, self.fences)
             if asked != self.current:
                 return FENCED, None, None
@@ -99,7 +99,8 @@ class Broker:
         if producer_id < 0:
             self.generation += 1
             self.fences += 1
-        self._rest(self._raised(), last=asked if producer_id >= 0 else None)
+        last = asked if producer_id >= 0 else None
+        self._rest(self._raised(), last=last, timeout_ms=timeout_ms)
         return OK, self.current, (self.generation, self.fences)
 
     def add_partitions(self, identity, partitions):
@@ -134,9 +135,13 @@ class Broker:
         self.logs[partition].append(Entry(*block))
         return OK
 
+    def add_offsets(self, identity):
+        """AddOffsetsToTxn, of version 1 only."""
+        return self.add_partitions(identity, (GROUP,))
+
     def commit_offset(self, identity, marker):
-        """TxnOffsetCommit, and what makes the group a member of the transaction before it."""
-        code = self._join(identity)
+        """TxnOffsetCommit; `marker` is (offset, metadata)."""
+        code = self._verify(identity, GROUP)
         if code is OK:
             self.pending_marker = marker
         return code
@@ -160,7 +165,7 @@ class Broker:
         if commit:
             return STATE, None
         before = self.current
-        self._rest(self._raised(), last=before)
+        self._rest(self._raised(), last=before, timeout_ms=self.timeout_ms)
         self.state = S.COMPLETE_ABORT
         return OK, self.current
 
@@ -234,8 +239,9 @@ class Broker:
         self.last = self.current if self.version is V2 else None
         self.current = (self.current[0], self.current[1] + 1)
 
-    def _rest(self, identity, last):
+    def _rest(self, identity, last, timeout_ms):
         self.state, self.current, self.last = S.EMPTY, identity, last
+        self.timeout_ms = timeout_ms
 
     def _raised(self):
         producer_id, epoch = self.current

@@ -3,24 +3,28 @@
 import random
 from collections import Counter
 
-from simulation.broker import V1, V2, Broker
-from simulation.driver import Driver, SinkError
+from simulation.broker import OK, V1, V2, Broker
 from simulation.oracle import check_end, unfounded
-from simulation.spark import PARTITIONS, TASKS, Query, RunEndedError
+from simulation.parts import Shipped
+from simulation.process import Interruption, Process
+from simulation.spark import PARTITIONS, TASKS, Query
+from simulation.wire import MOVED
 
-from twophase.commit.marker import Marker, Unreadable
-from twophase.commit.recovery import Batch
-from twophase.errors import Fenced, MarkerMissing, RecoveryError
+from twophase.commit.marker import Marker
+from twophase.errors import Fenced, MarkerMissing, ProtocolViolation, RecoveryError
 
-FAULTY_STEPS = 260
+FAULTY_STEPS = 300
 HEALTHY_STEPS = 4_000
 # A refusal that comes again and again is for good: only a person can go on.
 REFUSALS_MAX = 3
 TAMPERINGS = (None, None, None, "delete", "overwrite", "roll back", "lose offsets")
+MOMENTS = (None, "Own", "ReadMarker", "Commit", "Reacquire")
+# What the network does not touch.
+SILENT = ("effect", "step")
 
 
 class Faults:
-    """What a driver may run into that is not the network's doing; and what it may claim."""
+    """What a process may run into that is not the network's doing; and what it may claim."""
 
     def __init__(self, history):
         self.history = history
@@ -28,10 +32,6 @@ class Faults:
     def happens(self, chance):
         history = self.history
         return not history.healthy and history.rng.random() < chance * history.harshness
-
-    def interrupt(self):
-        """The thread of the call is interrupted."""
-        return self.happens(0.01)
 
     def rerun(self):
         """Which encode task runs again after half of its blocks were taken."""
@@ -51,96 +51,40 @@ class Faults:
             text = f"owner {before} took the id back from owner {now}"
             self.history.violations.append(text)
 
-    def holds(self, driver, identity):
-        """No two drivers may ever hold the same identity."""
-        holder = self.history.holders.setdefault(identity, driver)
-        if holder is not driver:
-            self.history.violations.append(f"two drivers hold the identity {identity}")
-
-
-class Process:
-    """A process with its sink object, that runs the query again and again."""
-
-    def __init__(self, history, query, driver):
-        self.history, self.query, self.driver = history, query, driver
-        self.answer = self.effect = None
-        self.done = 0
-        self.steps = self.main()
-
-    def main(self):
-        history = self.history
-        for _ in range(6):
-            run_id = history.new_run()
-            try:
-                yield from self.run(run_id)
-            except RunEndedError:
-                history.counts["run ended"] += 1
-            except SinkError as raised:
-                history.raised(self, raised.error)
-                if isinstance(raised.error, RecoveryError):
-                    return
-            if not history.healthy and history.rng.random() < 0.4:
-                return
-
-    def run(self, run_id):
-        """One run of the query: plan, call the sink, write commits/N."""
-        query, history = self.query, self.history
-        number = query.next_batch()
-        begins = True
-        while True:
-            yield ("step",)
-            if number not in query.offsets:
-                query.plan(number, run_id, history.rng)
-            elif not begins and query.offsets[number][2] != run_id:
-                raise RunEndedError
-            begins = False
-            start, end, planner = query.offsets[number]
-            offsets = query.hash_of(number)
-            batch = Batch(query.owner, number, self.hashed(offsets), first_try=planner == run_id)
-            yield from self.call(run_id, batch, range(start, end))
-            query.finished.setdefault(number, set()).add(offsets)
-            self.done += 1
-            yield ("step",)
-            if number in query.commits or history.happens(0.05):
-                raise RunEndedError
-            query.commits.add(number)
-            number += 1
-
-    def hashed(self, offsets):
-        """The hash of offsets/N as the sink is told it."""
-        return self.driver.offsets_hash(offsets)
-
-    def call(self, run_id, batch, rows):
-        """Call the sink; some users call again after an error."""
-        for _ in range(3):
-            try:
-                return (yield from self.driver.batch(self.driver.run(run_id), batch, rows))
-            except SinkError as raised:
-                if isinstance(raised.error, RecoveryError | Fenced) or not self.history.happens(
-                    0.3
-                ):
-                    raise
-        raise RunEndedError
+    def holds(self, process, identity):
+        """No two processes may ever hold the same identity."""
+        holder = self.history.holders.setdefault(identity, process)
+        if holder is not process:
+            self.history.violations.append(f"two processes hold the identity {identity}")
 
 
 class History:
     """Everything that happens under one seed, and what is wrong with it."""
 
-    def __init__(self, seed, driver=Driver):
+    def __init__(self, seed, parts=Shipped):
         self.seed = seed
         self.rng = random.Random(seed)
-        self.driver = driver
+        self.parts = parts
         self.harshness = self.rng.choice((0.3, 1, 2))
         self.version = self.rng.choice((V1, V2))
-        self.broker = Broker(self.version, PARTITIONS, self.rng.choice((6, 1_000)))
+        # Few enough to run out; but not between one look and the taking after it, as 32,767 do not.
+        self.broker = Broker(self.version, PARTITIONS, self.rng.choice((16, 1_000)))
+        self.timeout_ms = self.rng.choice((60_000, 45_678))
         self.faults = Faults(self)
         self.queries = [Query("query")]
         self.tampering = self.rng.choice(TAMPERINGS)
         self.tampered = False
         self.tamper_at = self.rng.randrange(30, FAULTY_STEPS)
         # Most harm needs a moment: the next time that somebody is about to do this.
-        self.tamper_on = self.rng.choice((None, "Own", "ReadMarker", "Commit", "Reacquire"))
+        self.tamper_on = self.rng.choice(MOMENTS)
         self.rival_chance = self.rng.choice((0.01, 0.04))
+        self.stall_chance = self.rng.choice((0, 0.01, 0.03))
+        # Several start a new sink at once, hang before they take it, and somebody deletes a marker
+        # that is just about to be needed.
+        self.crowd = self.rng.choice((2, 3)) if self.rng.random() < 0.25 else 1
+        if self.crowd > 1:
+            self.tampering = self.rng.choice((None, "delete", "delete", "delete"))
+            self.tamper_at, self.tamper_on = 0, self.rng.choice(("Own", "ReadMarker"))
         self.outage_steps = 0
         self.stranger_at = self.rng.randrange(FAULTY_STEPS) if self.rng.random() < 0.15 else None
         self.holders = {}
@@ -154,14 +98,20 @@ class History:
 
     def play(self):
         """Play the history to its end and return it."""
+        for _ in range(self.crowd):
+            self.start(self.queries[0])
         for step in range(FAULTY_STEPS):
             if len(self.queries[0].refused) >= REFUSALS_MAX:
                 break
             self.person(step)
-            if not self.processes or (len(self.processes) < 2 and self.happens(self.rival_chance)):
+            if not self.processes or (
+                len(self.processes) < self.crowd + 1 and self.happens(self.rival_chance)
+            ):
                 self.start(self.queries[0])
             self.tick()
-            self.advance(self.rng.choice(self.processes))
+            process = self.rng.choice(self.processes)
+            if not self.stalls(process):
+                self.advance(process)
         self.drain()
         check_end(self)
         return self
@@ -178,9 +128,7 @@ class History:
     def start(self, query):
         """Start a process, beside one that may still be alive."""
         self.rivals = self.rivals or bool(self.processes)
-        self.processes.append(
-            Process(self, query, self.driver(self.version, self.rng, self.faults))
-        )
+        self.processes.append(Process(self, query, self.parts))
         self.trace.append(("start", query.owner))
 
     def tick(self):
@@ -198,50 +146,86 @@ class History:
 
     def deliver(self):
         """A late request arrives; nobody waits for its answer."""
-        request = self.late.pop(self.rng.randrange(len(self.late)))
-        self.trace.append(("late", request, self.execute(request)))
+        call = self.late.pop(self.rng.randrange(len(self.late)))
+        self.trace.append(("late", call, self.execute(call)))
+
+    def stalls(self, process):
+        """Whether a process hangs for a while, and others overtake it."""
+        looked = process.effect in {"DescribeLast", "Own"} and self.crowd > 1
+        if process.stalled_steps == 0 and self.happens(0.1 if looked else self.stall_chance):
+            process.stalled_steps = self.rng.choice((10, 20, 40))
+        if process.stalled_steps == 0:
+            return False
+        process.stalled_steps -= 1
+        return True
 
     def advance(self, process):
         """One step of one process: an answer reaches it, and it asks the next thing, or it dies."""
         if self.happens(0.006):
             self.kill(process)
             return
-        try:
-            request = process.steps.send(process.answer)
-        except StopIteration:
+        call = process.go_on()
+        if call is None:
             self.processes.remove(process)
             return
-        if request[0] == "effect":
-            process.effect = request[1]
         owner = self.broker.generation
-        process.answer = self.perform(request)
+        process.answer = self.perform(call)
         if process.effect == "Reacquire" and self.broker.generation > owner and self.version is V2:
             # Version 1 has to, where it cannot tell a rival from the broker's own timeout.
-            self.faults.reacquired(process.driver.generation, owner)
-        self.trace.append((request, process.answer))
+            self.faults.reacquired(process.generation, owner)
+        self.told(process, call, process.answer)
+        self.trace.append((call, process.answer))
 
-    def perform(self, request):
+    def told(self, process, call, answer):
+        """What a process learns by an answer, for the oracle."""
+        if answer in {None, MOVED, Interruption}:
+            return
+        if call[0] == "look" and process.effect == "DescribeLast":
+            process.outdated = process.number in process.query.commits
+        if call[0] == "fetch" and process.effect == "ReadMarker":
+            process.unread = process.outdated = False
+        if call[0] not in {"init", "end"} or answer[0] is not OK or answer[1] is None:
+            return
+        if call[0] == "init" and not self.claimed(process, call[1:3], answer[2]):
+            return
+        process.held = answer[1]
+        self.faults.holds(process, answer[1])
+
+    def claimed(self, process, asked, owner):
+        """Whether an InitProducerId that succeeded gives its asker an identity to keep."""
+        if asked == (-1, -1):
+            process.generation, process.fences = owner
+        elif self.version is V1 and asked == (process.held[0], process.held[1] + 1):
+            # The epoch that a timeout raised may be a rival's too; the bare form follows.
+            return False
+        else:
+            self.faults.reacquired(process.generation, owner[0])
+        return True
+
+    def perform(self, call):
         """Carry a request to the broker and its answer back, or not."""
-        if request[0] in {"effect", "step"}:
+        if call[0] in SILENT:
             return None
         if self.healthy:
-            return self.execute(request)
+            return self.execute(call)
         fate = self.rng.random() / self.harshness
         if self.outage_steps > 0:
             fate %= 0.08
-        if fate < 0.02:
-            return None
-        if fate < 0.04:
-            self.late.append(request)
-            return None
-        answer = self.execute(request)
-        if fate < 0.06:
-            self.late.append(request)
+        acted = fate >= 0.04 and not 0.08 <= fate < 0.083
+        answer = self.execute(call) if acted else None
+        if 0.02 <= fate < 0.06:
+            self.late.append(call)
+        if 0.08 <= fate < 0.086:
+            return MOVED
+        if 0.086 <= fate < 0.09:
+            return Interruption
         return None if 0.05 < fate < 0.08 else answer
 
-    def execute(self, request):
+    def execute(self, call):
         """Let the broker carry a request out."""
-        name, *given = request
+        name, *given = call
+        if name == "version":
+            return (OK,)
         if name == "look":
             return (self.broker.describe(),)
         if name == "end":
@@ -255,8 +239,8 @@ class History:
         """Kill -9 of a driver; its executors may go on for a while."""
         self.trace.append(("kill",))
         if self.rng.random() < 0.5:
-            self.late += process.driver.sending
-        process.steps.close()
+            self.late += process.sending
+        process.kill()
         self.processes.remove(process)
 
     def person(self, step):
@@ -268,13 +252,26 @@ class History:
             return
         if self.tamper_on and all(process.effect != self.tamper_on for process in self.processes):
             return
+        if self.tampering != "delete" or self.lets_delete():
+            self.tamper()
+
+    def lets_delete(self):
+        """Whether the marker may be deleted now."""
+        # Known limits (docs/guarantees.md): a driver that planned a batch itself believes that
+        # nobody has written it, unless a marker says so; and one that looks after another has gone
+        # further takes that one's aborted transaction for its own.
+        read = not any(process.unread or process.outdated for process in self.processes)
+        return read and (self.crowd == 1 or any(self.broker.logs))
+
+    def tamper(self):
+        """Do the one thing that must not be done, and that people do."""
         self.tampered = True
         self.trace.append(("tamper", self.tampering))
         query = self.queries[0]
         if self.tampering == "delete":
             self.broker.forget_marker()
         elif self.tampering == "overwrite":
-            self.broker.marker = Unreadable("a tool wrote here")
+            self.broker.marker = (0, "a tool wrote here")
         elif query.offsets:
             while self.processes:
                 self.kill(self.processes[0])
@@ -286,24 +283,31 @@ class History:
                     query.commits.discard(number)
 
     def raised(self, process, error):
-        """An error reached Spark: a refusal and a fence must have a cause."""
+        """An error reached Spark: a refusal and a fence must have a cause.
+
+        Returns whether the query may be started again.
+        """
         self.counts[type(error).__name__] += 1
         self.trace.append(("raised", type(error).__name__))
+        if isinstance(error, ProtocolViolation):
+            self.violations.append(str(error))
         if isinstance(error, MarkerMissing) and not self.broker.founded:
             self.adopt(process.query)
         elif isinstance(error, RecoveryError):
             process.query.refused.append(error)
-        if isinstance(error, Fenced) and process.driver.fences == self.broker.fences:
+        if isinstance(error, Fenced) and process.fences == self.broker.fences:
             self.violations.append(f"fenced although no newer owner exists: {error}")
         why = unfounded(self, error)
         if why is not None:
             self.violations.append(why)
+        return error not in process.query.refused
 
     def adopt(self, query):
         """A person who knows that nothing was written yet says so."""
         self.trace.append(("adopt", query.owner))
+        self.counts["adopted"] += 1
         number = query.next_batch() - 1
-        self.broker.marker = Marker(query.owner, number, "", 0, 0, 0, PARTITIONS)
+        self.broker.marker = (0, Marker(query.owner, number, "", 0, 0, 0, 0).to_text())
         self.broker.founded = True
 
     def drain(self):
@@ -322,6 +326,8 @@ class History:
             self.advance(process)
         else:
             self.violations.append("the healthy process does not come to an end")
+        while self.processes:
+            self.kill(self.processes[0])
         while self.late:
             self.deliver()
         self.broker.complete()

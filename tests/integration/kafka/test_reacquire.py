@@ -161,3 +161,26 @@ def test_a_reacquire_that_was_cut_off_goes_on_where_it_stopped(
                 transactions.reacquire(identity)
         commit_rows(far, transactions, transactions.proceed(claiming), topic, "kept")
     assert values(broker.bootstrap_servers, topic) == named("kept", 2)
+
+
+@pytest.mark.parametrize("broker", ["kafka39"], indirect=True)
+def test_a_reacquire_after_the_timeout_that_was_cut_off(broker, connect, transactional_id, topic):
+    """It goes on with the raised epoch; begun again with the old one, it is taken for fenced."""
+    with KafkaProxy(broker.proxied) as proxy:
+        far = connect(proxy.bootstrap_servers, request_timeout_ms=400, max_block_ms=1_000)
+        transactions = Transactions(far)
+        identity = transactions.own(transactional_id, timeout_ms=1_000)
+        write(far, identity, blocks(topic, named("dropped", 2)))
+        deadline = time.monotonic() + 30
+        while describe_transaction(far, transactional_id).state is TransactionState.ONGOING:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        claiming = Claiming(identity)
+        proxy.on(ApiKey.INIT_PRODUCER_ID, "response").cut(times=None)
+        with pytest.raises(StoreUnavailable):
+            transactions.proceed(claiming)
+        proxy.clear()
+        with pytest.raises(Fenced):
+            transactions.reacquire(identity)
+        commit_rows(far, transactions, transactions.proceed(claiming), topic, "kept")
+    assert values(broker.bootstrap_servers, topic) == named("kept", 2)

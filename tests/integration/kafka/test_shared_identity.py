@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.readers import read, values
+from support.readers import read, values, wait_until_ended
 from support.rows import blocks, named
 from support.writing import send_all, write
 

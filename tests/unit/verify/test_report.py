@@ -178,7 +178,12 @@ def test_an_unfinished_line_is_told():
 
 @pytest.mark.parametrize(
     ("most", "expected"),
-    [(0, [0]), (1, [0, 0.2, 0.4, 0.6, 0.8, 1]), (12, [0, 5, 10]), (0.03, [0, 0.01, 0.02, 0.03])],
+    [
+        (0, [0]),
+        (1, [0, 0.2, 0.4, 0.6, 0.8, 1]),
+        (12, [0, 2, 4, 6, 8, 10, 12]),
+        (0.2, [0, 0.05, 0.1, 0.15, 0.2]),
+    ],
 )
 def test_ticks_are_round_numbers(most, expected):
     """From 0 up to the highest, a few of them."""

@@ -1,0 +1,57 @@
+"""Whether this very run has planned a batch: True only where that is certain."""
+
+from uuid import uuid4
+
+import pytest
+
+from twophase.spark.stream import _Call, _first_try
+
+
+@pytest.fixture
+def tried():
+    """Return what is said of a batch of one query, run by run."""
+    query = uuid4().hex
+
+    def ask(run_id, number, *, young):
+        return _first_try(_Call(None, query, run_id, "owner", "root"), number, young=young)
+
+    return ask
+
+
+def test_the_first_batch_of_a_process_by_its_age(tried):
+    """An old file may be a replay of what an earlier process has committed."""
+    assert not tried("run", 3, young=False)
+
+
+def test_a_young_file_of_a_process_that_never_saw_the_query(tried):
+    """Nobody else can have planned it."""
+    assert tried("run", 3, young=True)
+
+
+def test_later_batches_of_a_run(tried):
+    """Only the first batch of a run can be a replay."""
+    tried("run", 3, young=False)
+    assert tried("run", 4, young=False)
+    assert tried("run", 5, young=False)
+
+
+def test_a_second_call_for_a_replay_makes_it_no_newer(tried):
+    """By another sink of the query, or by a user's own retry: it is still a replay."""
+    tried("run", 3, young=False)
+    assert not tried("run", 3, young=False)
+    assert tried("run", 4, young=False)
+    assert tried("run", 4, young=False)
+
+
+def test_a_batch_that_an_earlier_run_of_the_process_came_to(tried):
+    """It is a replay, however young its file is; the next one is not, if it is young."""
+    tried("run", 3, young=True)
+    assert not tried("again", 3, young=True)
+    assert not tried("once more", 4, young=False)
+    assert tried("and more", 5, young=True)
+
+
+def test_a_batch_below_one_of_the_same_run(tried):
+    """The checkpoint was rolled back under a running query: nothing is certain."""
+    tried("run", 3, young=True)
+    assert not tried("run", 2, young=True)
