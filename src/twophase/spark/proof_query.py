@@ -1,0 +1,114 @@
+"""A Kafka -> Spark -> Kafka query in a process of its own, for verifications.
+
+    python -m twophase.spark.proof_query '{"servers": ..., ...}'
+
+The one argument is a `QuerySettings` as JSON. The same query writes through this package's sink or
+through Spark's own. It runs until it is stopped, or ends by itself when the source is used up; it
+ends with the process that started it.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import SparkSession
+
+from twophase.spark.kafka_sink import KafkaSink
+from twophase.spark.session import configure_spark
+from twophase.verify.history import HistoryFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TWOPHASE: Final = "twophase"
+SPARK: Final = "Spark's own sink"
+_ORPHAN_CHECK_S: Final = 0.5
+# A verification starts many short runs on few cores: less compiling, one collector.
+_QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySettings:
+    """One query: where it reads and writes, by which sink, and how its session is made."""
+
+    servers: str
+    source: str
+    target: str
+    checkpoint: str
+    sink: str
+    sink_id: str
+    history: str
+    rows_per_batch: int
+    until_used_up: bool = False
+    master: str = "local[2]"
+    conf: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def start_query(settings: QuerySettings, history: HistoryFile) -> Any:
+    """Start the query in a session of its own and return it."""
+    builder = SparkSession.builder.appName(f"proof of {settings.sink}").master(settings.master)
+    conf = {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.extraJavaOptions": _QUICK_JVM,
+        "spark.executor.extraJavaOptions": _QUICK_JVM,
+        **settings.conf,
+    }
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    spark = configure_spark(builder).getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    rows = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", settings.servers)
+        .option("subscribe", settings.source)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", settings.rows_per_batch)
+        .load()
+        .select("key", "value")
+    )
+    writer = _writer(rows, settings, history)
+    writer = writer.option("checkpointLocation", settings.checkpoint)
+    if settings.until_used_up:
+        writer = writer.trigger(availableNow=True)
+    return writer.start()
+
+
+def _writer(rows: "DataFrame", settings: QuerySettings, history: HistoryFile) -> Any:
+    if settings.sink == SPARK:
+        writer = rows.writeStream.format("kafka").option("topic", settings.target)
+        return writer.option("kafka.bootstrap.servers", settings.servers)
+    sink = KafkaSink(
+        sink_id=settings.sink_id,
+        topic=settings.target,
+        options={"kafka.bootstrap.servers": settings.servers},
+        hooks=[history.batch_hook(settings.sink)],
+        **settings.options,
+    )
+    return rows.writeStream.foreachBatch(sink)
+
+
+def _end_with(parent: int) -> None:
+    """End this process at once when the one that started it is gone."""
+    while os.getppid() == parent:
+        time.sleep(_ORPHAN_CHECK_S)
+    os._exit(1)
+
+
+def main(argument: str) -> None:
+    """Run the query until it ends."""
+    settings = QuerySettings(**json.loads(argument))
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    with HistoryFile(Path(settings.history)) as history:
+        start_query(settings, history).awaitTermination()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
