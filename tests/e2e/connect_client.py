@@ -1,8 +1,8 @@
 """A client of a real Spark Connect server, in a process of its own, that does as it is told.
 
-A process has a classic session or a Connect session, never both. So this one starts a server and
-connects to it, then takes one order after the other as a line of JSON: the name of a function below
-and its arguments. The answer is a line of JSON too, behind a word that tells it from Spark's own.
+A process is a client of Connect or has a classic session. So this one starts a server and connects
+to it, then takes one order after the other as a line of JSON: the name of a function below and its
+arguments. The answer is a line of JSON too, behind a word that tells it from Spark's own.
 """
 
 import json
@@ -10,14 +10,18 @@ import os
 import signal
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+from pyspark.sql.session import SparkSession as ClassicSession
 
 from twophase import KafkaSink, configure_spark
 from twophase.kafka.store import KafkaStore
 from twophase.observe import BatchRecord
+from twophase.spark.connect import slots
+from twophase.spark.routed_path import RoutedPath
 
 ANSWER = "ANSWER "
 
@@ -68,8 +72,25 @@ def sink_of(sink, *, notes=None, die=None):
     return made
 
 
+@contextmanager
+def classic():
+    """Make this process one of classic mode for a while, by the session that the server runs in."""
+    named = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
+    hidden = {name: os.environ.pop(name) for name in named if name in os.environ}
+    try:
+        yield ClassicSession._instantiatedSession
+    finally:
+        os.environ.update(hidden)
+
+
+def stream_classic(_spark, **arguments):
+    """Do as `stream` does, in classic mode."""
+    with classic() as session:
+        return stream(session, **arguments)
+
+
 def stream(spark, *, source, columns, checkpoint, sink, notes, die=None):
-    """Run a query until its source is used up; return the notes and the error, if any."""
+    """Run a query until its source is used up; return its id, the notes and the error, if any."""
     Path(notes).unlink(missing_ok=True)
     reader = spark.readStream.format(source["format"]).options(**source["options"])
     if "schema" in source:
@@ -83,7 +104,8 @@ def stream(spark, *, source, columns, checkpoint, sink, notes, die=None):
     except Exception as raised:  # noqa: BLE001 - the test looks at it
         ended, error = True, str(raised)
     lines = Path(notes).read_text().splitlines() if Path(notes).exists() else []
-    return {"ended": ended, "notes": [json.loads(line) for line in lines], "error": error}
+    notes = [json.loads(line) for line in lines]
+    return {"id": str(query.id), "ended": ended, "notes": notes, "error": error}
 
 
 def call(spark, *, number, sink):
@@ -103,6 +125,11 @@ def write(spark, *, rows, columns, sink, run_id):
     except Exception as raised:  # noqa: BLE001 - the test looks at it
         return {"error": [type(raised).__name__, str(raised)]}
     return {"outcome": record.outcome, "path": record.path, "rows": record.rows}
+
+
+def seen(spark):
+    """Return what the routed path sees of the server: is a barrier needed, and its slots."""
+    return [RoutedPath(spark.range(1), None, "topic")._speculates(), slots(spark)]
 
 
 def persisted(spark, *, within_s):
@@ -127,7 +154,7 @@ def main(settings):
     for key, value in settings.items():
         builder = builder.config(key, value)
     spark = configure_spark(builder).getOrCreate()
-    orders = {act.__name__: act for act in (stream, call, write, persisted)}
+    orders = {act.__name__: act for act in (stream, stream_classic, call, write, seen, persisted)}
     print(ANSWER + json.dumps("ready"), flush=True)
     for line in sys.stdin:
         name, arguments = json.loads(line)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from support.readers import values
-from support.streams import Files, forget_last_commit, run
+from support.streams import Files, forget_last_commit
 
 from twophase.errors import ConfigurationError
 from twophase.spark.kafka_sink import KafkaSink
@@ -88,7 +88,7 @@ class Query:
     """One query over a folder of files, run again and again over Connect."""
 
     def __init__(self, client, folder, servers, topic):
-        self.client, self.folder, self.topic = client, folder, topic
+        self.client, self.folder, self.topic, self.id = client, folder, topic, ""
         # A path that Spark's readers would take for hidden and for a pattern.
         self.checkpoint = folder / "_a [checkpoint] {of,mine}=1"
         self.files = Files(None, folder / "in", SCHEMA)
@@ -100,12 +100,12 @@ class Query:
             "checkpoint": str(self.checkpoint),
         }
 
-    def run(self, columns=PLAIN, die=None, source=None, **changed):
+    def run(self, columns=PLAIN, die=None, source=None, mode="stream", **changed):
         """Run until the source is used up; return batch, outcome, path, rows, process; error."""
         options = {"maxFilesPerTrigger": "1"}
         files = {"format": "json", "schema": SCHEMA, "path": str(self.files.folder)}
         done = self.client.ask(
-            "stream",
+            mode,
             source=source or files | {"options": options},
             columns=columns,
             checkpoint=str(self.checkpoint),
@@ -114,6 +114,7 @@ class Query:
             die=die,
         )
         assert done["ended"]
+        self.id = done["id"]
         return done["notes"], done["error"]
 
 
@@ -161,13 +162,13 @@ def test_the_process_of_the_query_dies(when, outcome, query, kafka, topic):
     assert values(kafka.bootstrap_servers, topic) == [b"once", b"next"]
 
 
-def test_between_classic_mode_and_connect(query, spark, kafka, topic):
+def test_between_classic_mode_and_connect(query, kafka, topic):
     """With its id as the owner a query finds its marker over Connect, and back in classic mode."""
     query.files.add({"k": "a", "v": "once"})
-    query.files.spark = spark
-    given = {name: query.sink[name] for name in ("sink_id", "topic", "options")}
-    progress = run(query.files.frame().selectExpr(*PLAIN), KafkaSink(**given), query.checkpoint)
-    owner = str(progress.id)
+    notes, error = query.run(mode="stream_classic", owner=None, checkpoint=None)
+    assert error is None
+    owner = query.id
+    assert [note[:2] for note in notes] == [[0, "committed"]]
     forget_last_commit(query.checkpoint)
     _, error = query.run(owner="another-query")
     assert "TWOPHASE_OWNED_BY_ANOTHER" in error
@@ -177,11 +178,25 @@ def test_between_classic_mode_and_connect(query, spark, kafka, topic):
     assert error is None
     assert [note[:2] for note in notes] == [[0, "skipped"], [1, "committed"]]
     forget_last_commit(query.checkpoint)
-    records = []
-    back = KafkaSink(**given, owner=owner, hooks=[records.append])
-    run(query.files.frame().selectExpr(*PLAIN), back, query.checkpoint)
-    assert [record.outcome for record in records] == ["skipped"]
+    notes, error = query.run(mode="stream_classic", owner=None, checkpoint=None)
+    assert error is None
+    assert [note[:2] for note in notes] == [[1, "skipped"]]
     assert values(kafka.bootstrap_servers, topic) == [b"once", b"next"]
+
+
+def test_a_name_is_an_owner_in_classic_mode_too(query, kafka, topic):
+    """A query that was named over Connect keeps its name where it moves."""
+    query.files.add({"k": "a", "v": "once"})
+    query.run(mode="stream_classic")
+    forget_last_commit(query.checkpoint)
+    notes, error = query.run(mode="stream_classic")
+    assert error is None
+    assert [note[:2] for note in notes] == [[0, "skipped"]]
+    forget_last_commit(query.checkpoint)
+    _, error = query.run(mode="stream_classic", owner=None)
+    assert "TWOPHASE_OWNED_BY_ANOTHER" in error
+    assert "the-query" in error
+    assert values(kafka.bootstrap_servers, topic) == [b"once"]
 
 
 # These brokers are not there: a refusal comes before the sink talks to Kafka.
@@ -268,6 +283,11 @@ def test_our_own_errors_come_through(path, client, query, kafka, topic):
     for word in ("TWOPHASE_ROW_REJECTED", "the-key", "kafka.max.request.size"):
         assert word in said
     assert values(kafka.bootstrap_servers, topic, committed=False) == []
+
+
+def test_what_the_settings_of_the_server_say(client):
+    """Speculation, which asks for a barrier, and the slots, of which local[2] has two."""
+    assert client.ask("seen") == [True, 2]
 
 
 def test_the_server_lets_go_of_the_blocks(client, query):

@@ -75,7 +75,7 @@ def seen(kafka, tmp_path_factory):
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=270,
         cwd=folder,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in paths if path)},
     )

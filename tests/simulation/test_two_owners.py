@@ -86,6 +86,41 @@ def test_no_two_owners_get_one_identity_of_version_2(start):
     newer.go_on()
 
 
+class StartingOver(KafkaStore):
+    """Begins a re-acquire that was interrupted from the first identity again."""
+
+    def reacquire(self, identity):
+        self._claiming = None
+        return super().reacquire(identity)
+
+
+def interrupted_reacquire(start, broker, store):
+    """The broker's timeout has raised the epoch; InitProducerId is done, and its asker is gone."""
+    broker.init(-1, -1)
+    actor = start(store)
+    identity = opened(actor)
+    broker.expire()
+    broker.complete()
+    actor.begin(actor.store.reacquire, identity, until="init")
+    actor.asked()
+    return actor.do, actor.store.reacquire, identity
+
+
+@pytest.mark.parametrize("version", [V1], indirect=True)
+def test_an_interrupted_reacquire_goes_on_where_it_stopped(start, broker):
+    """The second call knows which epoch the first one has asked with."""
+    do, reacquire, identity = interrupted_reacquire(start, broker, KafkaStore)
+    assert do(reacquire, identity)[0].epoch > identity.epoch
+
+
+@pytest.mark.parametrize("version", [V1], indirect=True)
+def test_an_interrupted_reacquire_that_starts_over_is_fenced(start, broker):
+    """By nobody but itself."""
+    do, reacquire, identity = interrupted_reacquire(start, broker, StartingOver)
+    with pytest.raises(Fenced):
+        do(reacquire, identity)
+
+
 def test_what_was_open_when_looked_at_is_no_witness(start, broker):
     """The older owner commits between the look and the taking: nothing shows that it did not."""
     broker.init(-1, -1)

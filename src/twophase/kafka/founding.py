@@ -17,9 +17,9 @@ else takes it with a multiple of 100 ms. A later look finds the code and the epo
 Under version 1 a commit does not raise the epoch. There the rule about the coded epoch is what
 counts: rows are written under a later one, which a rival that looked before does not expect.
 
-The code is the epoch modulo 99. For a wrong agreement 99 epochs would have to pass between one
-owner's look and its taking, all in the query's batch 0: that of any other is not run without a
-marker whatever the id looks like.
+The code is the epoch modulo 99, so that a sink may be started in vain for ever. For a wrong
+agreement 99 epochs would have to pass between one owner's look and its taking, all of them in the
+query's batch 0: a later batch is never run because its sink looks new (`commit/recovery.py`).
 """
 
 from typing import Final

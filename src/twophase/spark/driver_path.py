@@ -22,6 +22,7 @@ from twophase.kafka.summaries import confirmed, summarise
 from twophase.kafka.transactions import Transactions
 from twophase.kafka.wire import Wire
 from twophase.sink import BlocksGone
+from twophase.spark.connect import over_connect
 from twophase.spark.jobs import asked
 
 if TYPE_CHECKING:
@@ -115,10 +116,17 @@ def _with_header(total: "Column", header: "Column") -> "Column":
 
 
 def _tasks(frame: "DataFrame") -> int:
-    """Return how many tasks the batch may have at most, as far as the settings tell."""
+    """Return how many tasks the batch may have at most, as far as the settings tell.
+
+    A Connect client sees settings only, and a small batch is not worth a job to learn more.
+    """
     session = frame.sparkSession
     shuffled = session.conf.get("spark.sql.shuffle.partitions", "200")
-    return max(int(shuffled or 0), session.sparkContext.defaultParallelism)
+    if over_connect(session):
+        side_by_side = int(session.conf.get("spark.default.parallelism", "0") or 0)
+    else:
+        side_by_side = session.sparkContext.defaultParallelism
+    return max(int(shuffled or 0), side_by_side)
 
 
 def _topics(rows: pa.Table) -> list[str]:

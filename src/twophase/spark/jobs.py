@@ -9,7 +9,12 @@ from twophase.errors import StoreUnavailable, TwoPhaseError
 from twophase.sink import BlocksGone
 
 _OURS = re.compile(r"\b(TWOPHASE_[A-Z_]+): (.+)")
-_LOST_BLOCK = re.compile(r"Checkpoint block \S+ not found|CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND")
+# Spark has lost what was materialised, or has noticed by itself that a task which it ran again gave
+# another output than before and cannot go back.
+_LOST_BLOCKS = re.compile(
+    r"Checkpoint block \S+ not found|CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
+    r"|indeterminate output was failed and retried"
+)
 
 
 def asked(act: Callable[[], Any], *, sending: bool = False) -> Any:
@@ -34,8 +39,8 @@ def asked(act: Callable[[], Any], *, sending: bool = False) -> Any:
 def _translated(error: Exception) -> Exception | None:
     # Spark hands on only the text of what a task raised; that is why it begins with a code.
     text = str(error)
-    if _LOST_BLOCK.search(text):
-        return BlocksGone("a materialised block is lost with its executor")
+    if _LOST_BLOCKS.search(text):
+        return BlocksGone("Spark has lost blocks, or has two versions of them")
     found = _OURS.search(text)
     if found is None:
         return None

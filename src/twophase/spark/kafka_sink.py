@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from twophase.commit.machine import Machine
@@ -20,6 +20,7 @@ from twophase.kafka.wire import Wire
 from twophase.observe import BatchRecord, Hook, notify, plain_record, record_of
 from twophase.sink import write_batch
 from twophase.spark.columns import sink_columns
+from twophase.spark.connect import checked_owner
 from twophase.spark.engine import JobEngine, SparkEngine
 from twophase.spark.path import Path, Size, choose
 from twophase.spark.stream import StreamBatch, stream_batch
@@ -40,6 +41,10 @@ class KafkaSink:
     forces small batches through the driver or all batches over the executors. Each of `hooks` is
     handed one record per batch (`twophase.observe`).
 
+    Over Spark Connect `owner`, a name for the query for ever, and `checkpoint`, its
+    checkpointLocation, must be given; hooks then run in the server's process for the query. In
+    classic mode the sink finds both, and an owner that is given stands for the query's id.
+
     With a `source_group` the offsets that the batch has read from Kafka are committed to that group
     in the same transaction.
 
@@ -56,6 +61,7 @@ class KafkaSink:
         topic: str | None = None,
         marker_topic: str | None = None,
         checkpoint: str | None = None,
+        owner: str | None = None,
         guarantee: str = Guarantee.EXACTLY_ONCE,
         source_group: str | None = None,
         path: str = Path.AUTO,
@@ -74,15 +80,31 @@ class KafkaSink:
         self._topic = topic
         self._marker_topic = marker_topic or topic or ""
         self._checkpoint = checkpoint
+        self._owner = checked_owner(owner)
         self._source_group = self._checked_group(source_group)
         self._path = Path.parse(path)
         self._hooks = tuple(hooks)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Set what belongs to this object in this process and goes nowhere else."""
         self._machine = Machine()
         self._size: Size | None = None
         self._store: KafkaStore | None = None
         self._wire: Wire | None = None
+        # Over Spark Connect each run of the query unpickles a sink of its own.
+        self._object_id = uuid4().hex
         # Two queries that were given one sink object: the second waits, and is then refused.
         self._one_call = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the settings only: a sink that is sent to a Spark Connect server begins there."""
+        here = {"_machine", "_size", "_store", "_wire", "_object_id", "_one_call"}
+        return {name: value for name, value in vars(self).items() if name not in here}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._begin()
 
     def __repr__(self) -> str:
         return f"<KafkaSink {self._name.sink_id} to {self._topic or 'the topic column'}>"
@@ -94,7 +116,13 @@ class KafkaSink:
             with self._one_call:
                 self._write_plainly(chosen, batch_id, self._name)
             return
-        call = stream_batch(frame, batch_id, self._checkpoint)
+        call = stream_batch(
+            frame,
+            batch_id,
+            checkpoint=self._checkpoint,
+            owner=self._owner,
+            run_id=self._object_id,
+        )
         with self._one_call:
             wire, store = self._connected()
             self._add_source(store, call)

@@ -13,8 +13,11 @@ from twophase.kafka.plan import plan_for
 from twophase.kafka.transactions import Transactions
 from twophase.kafka.wire import Wire
 from twophase.sink import BlocksGone
+from twophase.spark.connect import over_connect, slots
 from twophase.spark.jobs import asked
+from twophase.spark.placing import placed
 from twophase.spark.routed import ORDER, SPARK_SCHEMA, parts_of
+from twophase.spark.shuffles import deleted_at_once
 from twophase.spark.tasks import SENT_SCHEMA, EncodeTask, SendTask
 
 if TYPE_CHECKING:
@@ -37,10 +40,10 @@ class RoutedPath:
         routed = self._routed(sum(counts.values()))
         plan = plan_for(self._wire.options, self._topic, counts)
         task = EncodeTask(plan, routed, int(time.time() * 1000))
-        encoded = self._frame.mapInArrow(task, SPARK_SCHEMA)
-        # Each routed partition is one Spark partition, whatever AQE would like to merge.
-        placed = encoded.repartitionById(routed, encoded["routed"]).sortWithinPartitions(*ORDER)
-        self._blocks = asked(lambda: placed.localCheckpoint(eager=True))
+        with deleted_at_once(self._frame.sparkSession):
+            encoded = self._frame.mapInArrow(task, SPARK_SCHEMA)
+            ordered = placed(encoded, "routed", routed).sortWithinPartitions(*ORDER)
+        self._blocks = asked(lambda: ordered.localCheckpoint(eager=True))
         labels = asked(lambda: self._materialised.drop("body").toArrow())
         parts = parts_of(labels, routed)
         tasks = 1 + max((m.task for part in parts for m in part.manifests), default=-1)
@@ -59,12 +62,17 @@ class RoutedPath:
         return Summary(tuple(sorted(PartitionSummary(**row.asDict()) for row in rows)))
 
     def free(self) -> None:
-        """Drop the materialised blocks from the executors' disks."""
-        if self._blocks is not None:
+        """Drop the materialised blocks from the executors' disks; over Connect, forget them.
+
+        A Connect client has no handle on what localCheckpoint has persisted: with the last
+        reference gone its server forgets the blocks too, and drops them when its own garbage
+        collector runs (`spark.cleaner.periodicGC.interval` at the latest).
+        """
+        if self._blocks is not None and not over_connect(self._blocks.sparkSession):
             # The only handle on what localCheckpoint has persisted: unpersist() of the DataFrame
             # knows nothing of it, and the garbage collector comes when it likes.
             self._blocks._jdf.logicalPlan().rdd().unpersist(False)  # noqa: SLF001, FBT003
-            self._blocks = None
+        self._blocks = None
 
     @property
     def _materialised(self) -> "DataFrame":
@@ -82,12 +90,11 @@ class RoutedPath:
         return sorted(row.topic for row in rows if row.topic is not None)
 
     def _routed(self, partitions: int) -> int:
-        slots = self._frame.sparkSession.sparkContext.defaultParallelism
-        return max(1, min(partitions, slots))
+        return 1 if partitions <= 1 else min(partitions, slots(self._frame.sparkSession))
 
     def _speculates(self) -> bool:
         """Whether Spark may start a second copy of a slow task, which a barrier stage forbids."""
-        conf = self._frame.sparkSession.sparkContext.getConf()
+        conf = self._frame.sparkSession.conf
         if conf.get("spark.speculation", "false") != "true":
             return False
         if conf.get("spark.dynamicAllocation.enabled", "false") == "true":

@@ -1,23 +1,24 @@
 """Which batch of which run of which query a call of foreachBatch is for."""
 
-import hashlib
 import json
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from twophase.commit.marker import offsets_hash
 from twophase.commit.recovery import Batch
 from twophase.errors import ConfigurationError
 from twophase.kafka.progress import Progress, progress_in, rows_between
+from twophase.spark.connect import named_query, over_connect, read_file
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _log = logging.getLogger("twophase")
 
-# The highest batch that each query of this process has come to, and the run that did: a batch that
-# an earlier run of the process had planned is a replay, however young its file is.
-_SEEN: dict[str, tuple[str, int]] = {}
+# Per query of this process: the run that came last, the highest batch, and whether that was planned
+# by this run. A batch that an earlier run had planned is a replay, however young its file is.
+_SEEN: dict[str, tuple[str, int, bool]] = {}
 # How far each query's last batch has read its Kafka sources.
 _PROGRESS: dict[str, tuple[int, Progress]] = {}
 
@@ -35,14 +36,51 @@ class StreamBatch:
     rows_in: int | None
 
 
-def stream_batch(frame: "DataFrame", number: int, checkpoint: str | None) -> StreamBatch:
-    """Return what the call is for, from the query that runs it and its checkpoint."""
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """Where a call comes from: `query` is what this process remembers it by."""
+
+    session: Any
+    query: str
+    run_id: str
+    owner: str
+    root: str
+
+
+def stream_batch(
+    frame: "DataFrame", number: int, *, checkpoint: str | None, owner: str | None, run_id: str
+) -> StreamBatch:
+    """Return what the call is for, from the query that runs it and its checkpoint.
+
+    `owner` is the user's name for the query, by default its id. `run_id` is new for each object
+    that a sink is unpickled to: over Connect that is one for each run of the query.
+    """
     session = frame.sparkSession
-    if not hasattr(session, "_jvm"):
-        raise ConfigurationError(
-            "over Spark Connect a sink cannot tell which query calls it; run the query in classic "
-            "mode"
-        )
+    if over_connect(session):
+        name, root = named_query(owner, checkpoint)
+        # Remembered by the run: two sinks of one query are two of them here.
+        call = _Call(session, run_id, run_id, name, root)
+        content, young = read_file(session, f"{root}/offsets/{number}"), False
+    else:
+        call = _classic_call(session, checkpoint, owner)
+        content, young = _read_classic(call, number)
+    progress = progress_in(content)
+    before = _progress_before(call, number) if progress else {}
+    _PROGRESS[call.query] = (number, progress)
+    return StreamBatch(
+        call.run_id,
+        Batch(
+            owner=call.owner,
+            number=number,
+            offsets=offsets_hash(content),
+            first_try=_first_try(call, number, young=young),
+        ),
+        progress,
+        rows_between(before, progress),
+    )
+
+
+def _classic_call(session: Any, checkpoint: str | None, owner: str | None) -> _Call:
     context = session.sparkContext
     query_id = context.getLocalProperty("sql.streaming.queryId")
     run_id = context.getLocalProperty("spark.jobGroup.id")
@@ -51,46 +89,50 @@ def stream_batch(frame: "DataFrame", number: int, checkpoint: str | None) -> Str
             "no streaming query calls this sink; use it as writeStream.foreachBatch(sink)"
         )
     root = checkpoint or _checkpoint_of(session, query_id)
-    content, written_ms = _read(session, f"{root}/offsets/{number}")
-    progress = progress_in(content)
-    before = _progress_before(session, root, query_id, number) if progress else {}
-    _PROGRESS[query_id] = (number, progress)
-    young = min(written_ms, _planned_ms(content)) > _process_started_ms(session)
-    return StreamBatch(
-        run_id,
-        Batch(
-            owner=query_id,
-            number=number,
-            offsets=hashlib.sha256(content).hexdigest()[:32],
-            first_try=_first_try(query_id, run_id, number, young=young),
-        ),
-        progress,
-        rows_between(before, progress),
-    )
+    return _Call(session, query_id, run_id, owner or query_id, root)
 
 
-def _progress_before(session: Any, root: str, query_id: str, number: int) -> Progress:
+def _read_classic(call: _Call, number: int) -> tuple[bytes, bool]:
+    """Return `offsets/N`, and whether it is younger than this process by two witnesses."""
+    content, written_ms = _read(call.session, f"{call.root}/offsets/{number}")
+    return content, min(written_ms, _planned_ms(content)) > _process_started_ms(call.session)
+
+
+def _progress_before(call: _Call, number: int) -> Progress:
     """Return how far the batch before has read; only the first batch of a process reads its file.
 
     It serves a guess only, so that a file that is not there means nothing.
     """
-    known = _PROGRESS.get(query_id)
+    known = _PROGRESS.get(call.query)
     if known is not None and known[0] == number - 1:
         return known[1]
+    path = f"{call.root}/offsets/{number - 1}"
     try:
-        return progress_in(_read(session, f"{root}/offsets/{number - 1}")[0]) if number else {}
+        if number == 0:
+            return {}
+        if over_connect(call.session):
+            return progress_in(read_file(call.session, path))
+        return progress_in(_read(call.session, path)[0])
     except Exception as error:  # noqa: BLE001
         _log.debug("offsets/%d could not be read: %s", number - 1, error)
         return {}
 
 
-def _first_try(query_id: str, run_id: str, number: int, *, young: bool) -> bool:
-    """Whether this very run has planned the batch; False wherever that is not certain."""
-    before = _SEEN.get(query_id)
-    _SEEN[query_id] = (run_id, max(number, before[1] if before else number))
-    if before is None:
-        return young
-    return before[0] == run_id or (young and number > before[1])
+def _first_try(call: _Call, number: int, *, young: bool) -> bool:
+    """Whether this very run has planned the batch; False wherever that is not certain.
+
+    Only the first batch of a run can be a replay. A second call for it, by another sink of the
+    query or by a user's own retry, makes it no newer.
+    """
+    run_id, highest, answer = _SEEN.get(call.query, (call.run_id, -1, False))
+    if call.query not in _SEEN:
+        answer = young
+    elif run_id != call.run_id:
+        answer = young and number > highest
+    elif number != highest:
+        answer = number > highest
+    _SEEN[call.query] = (call.run_id, max(number, highest), answer)
+    return answer
 
 
 def _process_started_ms(session: Any) -> int:
