@@ -72,18 +72,17 @@ def demo(rows: int, kills: int, report: Path, output: str) -> None:
     """
     # Spark, Arrow and the Kafka client take seconds to import, which no other command should pay.
     from twophase.embedded.fetch import fetch_jars  # noqa: PLC0415
-    from twophase.spark.proof_query import SPARK, TWOPHASE  # noqa: PLC0415
     from twophase.spark.session import CONNECTOR  # noqa: PLC0415
-    from twophase.verify.contender import Kills  # noqa: PLC0415
     from twophase.verify.duel import Plan, duel  # noqa: PLC0415
     from twophase.verify.report import write_report  # noqa: PLC0415
+    from twophase.verify.trial import SPARK, TWOPHASE  # noqa: PLC0415
 
     if not report.parent.is_dir():
         raise click.BadParameter(
             f"{report.parent} is no folder; make it first", param_hint="report"
         )
     fetch_jars(CONNECTOR)
-    plan = Plan(rows=rows, rows_per_batch=max(1, rows // _BATCHES), kills=Kills(kills))
+    plan = Plan(rows=rows, rows_per_batch=max(1, rows // _BATCHES), kills=kills)
     with (
         tempfile.TemporaryDirectory(prefix="twophase-demo-") as folder,
         EmbeddedKafka() as cluster,

@@ -22,12 +22,11 @@ from pyspark.sql import SparkSession
 from twophase.spark.kafka_sink import KafkaSink
 from twophase.spark.session import configure_spark
 from twophase.verify.history import HistoryFile
+from twophase.verify.trial import SPARK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-TWOPHASE: Final = "twophase"
-SPARK: Final = "Spark's own sink"
 _ORPHAN_CHECK_S: Final = 0.5
 # A verification starts many short runs on few cores: less compiling, one collector.
 _QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

@@ -1,30 +1,19 @@
 """Two sinks under the same kills: one stream of orders, the same query, two topics, one checker."""
 
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from uuid import uuid4
 
-from kafka.admin import KafkaAdminClient, NewTopic
-
-from twophase.kafka.options import KafkaOptions
-from twophase.kafka.wire import Wire
-from twophase.verify.batches import Batches, planned
-from twophase.verify.checker import check
-from twophase.verify.contender import Contender, Kills
-from twophase.verify.fill import Filler
 from twophase.verify.history import History, HistoryFile
-from twophase.verify.reader import RunningReader, left_open, read_all
-from twophase.verify.rows import Input
-from twophase.verify.seen import Seen, collect
+from twophase.verify.trial import Source, Trial
 from twophase.verify.verdict import Verdict
 
-_PARTITIONS: Final = 4
 _FILL_EVERY_S: Final = 0.5
 _TELL_EVERY_S: Final = 0.25
 _HISTORY: Final = "history.jsonl"
@@ -32,13 +21,23 @@ _HISTORY: Final = "history.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much is written, how fast, in which pieces, and how often each driver is killed."""
+    """How much is written, how fast, in which pieces, and how often each driver is killed.
+
+    Each kill comes after a number of new rows in the topic's log, which follow from the seed, the
+    same for all sinks.
+    """
 
     rows: int = 200_000
     rows_per_batch: int = 20_000
     rows_per_s: int = 5_000
-    kills: Kills = field(default_factory=lambda: Kills(3))
+    kills: int = 3
+    seed: int = 0
     limit_s: float = 600.0
+
+    def depths(self) -> list[int]:
+        """Return after how many more rows each kill comes."""
+        rng = random.Random(self.seed)  # noqa: S311 - it picks moments, not secrets
+        return [int(rng.uniform(0.2, 1.8) * self.rows_per_batch) for _ in range(self.kills)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,116 +70,64 @@ def duel(
     or raises, an interrupt included.
     """
     began_s = time.monotonic()
-    options = KafkaOptions.parse({"kafka.bootstrap.servers": servers})
-    of = Input(f"orders-{uuid4().hex[:8]}", plan.rows)
     with ExitStack() as stack:
-        wire = stack.enter_context(Wire(options))
         history = stack.enter_context(HistoryFile(folder / _HISTORY))
-        source = f"{of.name}-in"
-        corners = [
-            _Corner(
-                sink,
-                folder / f"query-{at}",
-                of=of,
-                source=source,
-                wire=stack.enter_context(Wire(options)),
-                history=history,
-                rows_per_batch=plan.rows_per_batch,
+        source = stack.enter_context(Source(servers, plan.rows, history))
+        trials = [
+            stack.enter_context(
+                Trial(source, folder / f"q{at}", sink=sink, rows_per_batch=plan.rows_per_batch)
             )
             for at, sink in enumerate(sinks)
         ]
-        _make_topics(servers, [source, *(corner.target for corner in corners)])
-        for corner in corners:
-            corner.reader.start()
-        with _filling(Filler(wire, source, of, history.record), plan):
-            _fight(corners, plan, told)
-        read = collect(of, read_all(options, source))
-        verdicts = tuple(corner.verdict(wire, read) for corner in corners)
+        with _filling(source, plan):
+            _fight(trials, plan, told)
+        verdicts = tuple(trial.verdict() for trial in trials)
     return Outcome(
         verdicts,
         History.load(folder / _HISTORY),
-        {corner.sink: corner.contender.kills for corner in corners},
+        {trial.sink: trial.driver.kills for trial in trials},
         time.monotonic() - began_s,
     )
 
 
-class _Corner:
-    """All that belongs to one sink: its topic, its query, its reader."""
-
-    def __init__(
-        self,
-        sink: str,
-        folder: Path,
-        *,
-        of: Input,
-        source: str,
-        wire: Wire,
-        history: HistoryFile,
-        rows_per_batch: int,
-    ) -> None:
-        options = wire.options
-        self.sink, self.source, self.target = sink, source, f"{of.name}-{folder.name}"
-        self._options, self._input, self._checkpoint = options, of, folder / "checkpoint"
-        folder.mkdir()
-        arguments = {
-            "servers": ",".join(options.bootstrap_servers),
-            "source": source,
-            "target": self.target,
-            "checkpoint": str(self._checkpoint),
-            "sink": sink,
-            "sink_id": self.target,
-            "history": str(history.path),
-            "rows_per_batch": rows_per_batch,
-        }
-        self.contender = Contender(arguments, of.rows, wire, history)
-        self._transactional_id = f"twophase.{self.target}"
-        self.reader = RunningReader(
-            options,
-            self.target,
-            of,
-            sink=sink,
-            record=history.record,
-            transactional_id=self._transactional_id,
-        )
-
-    def standing(self) -> Standing:
-        """Return how far it is now."""
-        return Standing(self.reader.rows, self.contender.kills)
-
-    def verdict(self, wire: Wire, read: Seen) -> Verdict:
-        """Return what is wrong with the topic, now that all is written."""
-        running = self.reader.stop()
-        return check(
-            self.sink,
-            self._input,
-            collect(self._input, read_all(self._options, self.target)),
-            running=running,
-            batches=Batches.by_offsets(self._input, read, planned(self._checkpoint, self.source)),
-            left_open=left_open(wire, self._transactional_id),
-        )
-
-
-def _fight(corners: Sequence[_Corner], plan: Plan, told: Told) -> None:
+def _fight(trials: Sequence[Trial], plan: Plan, told: Told) -> None:
     """Let all queries run and die; the first failure, or an interrupt, stops them all."""
     stopping = threading.Event()
-    with ThreadPoolExecutor(len(corners)) as pool:
+    with ThreadPoolExecutor(len(trials)) as pool:
         fights: list[Future[None]] = [
-            pool.submit(corner.contender.fight, plan.kills, stopping, plan.limit_s)
-            for corner in corners
+            pool.submit(_survive, trial, plan, stopping) for trial in trials
         ]
         try:
             left = set(fights)
             while left:
                 done, left = wait(left, timeout=_TELL_EVERY_S)
-                told({corner.sink: corner.standing() for corner in corners})
+                told({each.sink: Standing(each.reader.rows, each.driver.kills) for each in trials})
                 for fight in done:
                     fight.result()
         finally:
             stopping.set()
 
 
+def _survive(trial: Trial, plan: Plan, stopping: threading.Event) -> None:
+    """Run one query until all rows are written, killed on the way."""
+
+    def over() -> bool:
+        return stopping.is_set() or trial.finished()
+
+    trial.driver.start()
+    for depth in plan.depths():
+        due = trial.length() + depth
+        trial.wait_until(lambda due=due: over() or trial.length() >= due, plan.limit_s)  # type: ignore[misc]
+        if over():
+            break
+        trial.driver.kill()
+        trial.driver.start()
+    trial.wait_until(over, plan.limit_s)
+    trial.driver.end()
+
+
 @contextmanager
-def _filling(filler: Filler, plan: Plan) -> Iterator[None]:
+def _filling(source: Source, plan: Plan) -> Iterator[None]:
     """Fill the source beside what happens inside, at a steady rate; raise what stopped it."""
     stopping = threading.Event()
 
@@ -191,7 +138,7 @@ def _filling(filler: Filler, plan: Plan) -> Iterator[None]:
             due_s = began_s + at * _FILL_EVERY_S
             if stopping.wait(max(0.0, due_s - time.monotonic())):
                 return
-            filler.fill(first, min(first + step, plan.rows))
+            source.fill(first, min(first + step, plan.rows))
 
     with ThreadPoolExecutor(1) as pool:
         filled = pool.submit(fill)
@@ -200,13 +147,3 @@ def _filling(filler: Filler, plan: Plan) -> Iterator[None]:
         finally:
             stopping.set()
         filled.result()
-
-
-def _make_topics(servers: str, names: Sequence[str]) -> None:
-    admin = KafkaAdminClient(bootstrap_servers=servers)
-    try:
-        # -1: as many replicas as the brokers give by default.
-        admin.create_topics([NewTopic(name, _PARTITIONS, -1) for name in names])
-        admin.wait_for_topics(list(names))
-    finally:
-        admin.close()

@@ -1,0 +1,111 @@
+"""The driver of a query under test, in a process of its own: started, stopped, killed with -9."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from twophase.verify.history import FaultInjected, HistoryFile, ProcessEnded, ProcessStarted
+
+PROGRAM: Final = ("-m", "twophase.spark.proof_query")
+_LOG_TAIL_CHARS: Final = 3_000
+
+
+class Driver:
+    """One process after the other, of which at most one runs; `settings` are a `QuerySettings`.
+
+    `program` is what Python runs with the settings as JSON: the query itself, or a test's own
+    program around it. A process has a session of its own, so that a kill takes its JVM along.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        history: HistoryFile,
+        log: Path,
+        *,
+        program: tuple[str, ...] = PROGRAM,
+        name: str = "driver",
+    ) -> None:
+        self._settings, self._history, self._log = dict(settings), history, log
+        self._program, self._name = program, name
+        self._process: subprocess.Popen[bytes] | None = None
+        self.kills = 0
+
+    @property
+    def sink(self) -> str:
+        """The sink's name in the history."""
+        return str(self._settings["sink"])
+
+    @property
+    def code(self) -> int | None:
+        """The exit code of the process, None while it runs; negative for a signal."""
+        return None if self._process is None else self._process.poll()
+
+    def start(self, **more: Any) -> None:
+        """Start the query, with more or other settings than before for this time."""
+        self.end()
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, *self._program, json.dumps(self._settings | more)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        pid = self._process.pid
+        self._history.record(ProcessStarted(sink=self.sink, name=self._name, pid=pid))
+
+    def wait(self, timeout_s: float) -> int:
+        """Wait until the query ends by itself and return its exit code."""
+        if self._process is None:
+            return 0
+        code = self._process.wait(timeout_s)
+        self.end()
+        return code
+
+    def kill(self) -> None:
+        """Kill it with -9: Python, JVM and workers at one instant."""
+        self._fault("kill -9")
+        self.kills += 1
+        self.end()
+
+    def freeze(self) -> None:
+        """Stop all of it where it is, as a machine does that hangs."""
+        self._fault("SIGSTOP")
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._fault("SIGCONT")
+        self._signal(signal.SIGCONT)
+
+    def end(self) -> None:
+        """End the process, if it runs, and wait until it is gone."""
+        process = self._process
+        if process is None:
+            return
+        self._signal(signal.SIGKILL)
+        code = process.wait()
+        self._process = None
+        ended = ProcessEnded(sink=self.sink, name=self._name, pid=process.pid, code=code)
+        self._history.record(ended)
+
+    def last_words(self) -> str:
+        """Return the end of what all processes so far have said."""
+        if not self._log.exists():
+            return ""
+        return self._log.read_text(errors="replace")[-_LOG_TAIL_CHARS:]
+
+    def _fault(self, kind: str) -> None:
+        self._history.record(FaultInjected(sink=self.sink, kind=kind, target=self._name))
+
+    def _signal(self, number: int) -> None:
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)

@@ -1,0 +1,172 @@
+"""A trial: a source of known rows, one sink's query, a reader all along, a verdict in the end."""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final, Self
+from uuid import uuid4
+
+from kafka.admin import KafkaAdminClient, NewTopic
+
+from twophase.errors import StoreUnavailable
+from twophase.kafka.options import KafkaOptions
+from twophase.kafka.wire import Wire
+from twophase.verify.batches import Batches, planned
+from twophase.verify.checker import check
+from twophase.verify.driver import PROGRAM, Driver
+from twophase.verify.ends import end_offsets
+from twophase.verify.fill import Filler
+from twophase.verify.history import HistoryFile
+from twophase.verify.reader import FinalReader, RunningReader, left_open, read_all
+from twophase.verify.rows import Input
+from twophase.verify.seen import Seen, collect
+from twophase.verify.verdict import Verdict
+
+TWOPHASE: Final = "twophase"
+SPARK: Final = "Spark's own sink"
+PARTITIONS: Final = 4
+_POLL_S: Final = 0.01
+
+
+class Source:
+    """A topic of known rows, filled as far as the trial has come."""
+
+    def __init__(self, servers: str, rows: int, history: HistoryFile) -> None:
+        self.servers, self.history = servers, history
+        self.input = Input(f"orders-{uuid4().hex[:8]}", rows)
+        self.topic = f"{self.input.name}-in"
+        self.options = KafkaOptions.parse({"kafka.bootstrap.servers": servers})
+        self._stack = ExitStack()
+        make_topics(servers, [self.topic])
+        self.wire = self._stack.enter_context(Wire(self.options))
+        self._filler = Filler(self.wire, self.topic, self.input, history.record)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def fill(self, first: int = 0, stop: int | None = None) -> None:
+        """Write the rows `first` to `stop` - 1, by default all."""
+        self._filler.fill(first, self.input.rows if stop is None else stop)
+
+    def read(self) -> Seen:
+        """Return the source as it lies there."""
+        return collect(self.input, read_all(self.options, self.topic))
+
+
+class Trial:
+    """One sink that writes a source's rows to a topic of its own, watched from the beginning."""
+
+    def __init__(
+        self,
+        source: Source,
+        folder: Path,
+        *,
+        sink: str = TWOPHASE,
+        rows_per_batch: int,
+        program: tuple[str, ...] = PROGRAM,
+        **settings: Any,
+    ) -> None:
+        folder.mkdir(parents=True)
+        self.source, self.sink, self.folder = source, sink, folder
+        self.target = f"{source.input.name}-{folder.name}"
+        self.checkpoint = folder / "checkpoint"
+        self.settings = {
+            "servers": source.servers,
+            "source": source.topic,
+            "target": self.target,
+            "checkpoint": str(self.checkpoint),
+            "sink": sink,
+            "sink_id": self.target,
+            "history": str(source.history.path),
+            "rows_per_batch": rows_per_batch,
+            **settings,
+        }
+        self._program = program
+        self._stack = ExitStack()
+        make_topics(source.servers, [self.target])
+        self.driver = self.another_driver()
+        self.reader = RunningReader(
+            source.options,
+            self.target,
+            source.input,
+            sink=sink,
+            record=source.history.record,
+            transactional_id=self.transactional_id,
+        )
+        self.reader.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def transactional_id(self) -> str:
+        """The id that the sink writes under."""
+        return f"twophase.{self.settings['sink_id']}"
+
+    def another_driver(self, name: str = "driver", **more: Any) -> Driver:
+        """Return a driver of the same query, or with other settings; it ends with the trial."""
+        log = self.folder / f"{name}.log"
+        driver = Driver(
+            self.settings | more, self.source.history, log, program=self._program, name=name
+        )
+        self._stack.callback(driver.end)
+        return driver
+
+    def length(self) -> int:
+        """Return how many offsets the target's log has, committed or not."""
+        return sum(end_offsets(self.source.wire, self.target).values())
+
+    def finished(self) -> bool:
+        """Whether the source has all rows, and Spark has noted the batch as done that ends it."""
+        commits = self.checkpoint / "commits"
+        names = [path.name for path in commits.iterdir()] if commits.is_dir() else []
+        done = max((int(name) for name in names if name.isdigit()), default=-1)
+        if done < 0:
+            return False
+        ends = end_offsets(self.source.wire, self.source.topic)
+        full = sum(ends.values()) >= self.source.input.rows
+        return full and planned(self.checkpoint, self.source.topic).get(done) == ends
+
+    def wait_until(self, met: Callable[[], bool], timeout_s: float) -> None:
+        """Wait while the driver runs; raise with its last words if it ends or takes too long."""
+        deadline_s = time.monotonic() + timeout_s
+        while not met():
+            if self.driver.code is not None:
+                words = self.driver.last_words()
+                raise StoreUnavailable(f"the query of {self.sink} ended by itself: {words}")
+            if time.monotonic() > deadline_s:
+                words = self.driver.last_words()
+                raise StoreUnavailable(f"the query of {self.sink} is not there yet: {words}")
+            time.sleep(_POLL_S)
+
+    def verdict(self, final: FinalReader | None = None) -> Verdict:
+        """Return what is wrong with the topic; `final` reads it by another library."""
+        source, rows = self.source, self.source.input
+        running = self.reader.stop()
+        read = read_all(source.options, self.target) if final is None else final()
+        ends = planned(self.checkpoint, source.topic)
+        return check(
+            self.sink,
+            rows,
+            collect(rows, read),
+            running=running,
+            batches=Batches.by_offsets(rows, source.read(), ends),
+            left_open=left_open(source.wire, self.transactional_id),
+        )
+
+
+def make_topics(servers: str, names: Sequence[str], partitions: int = PARTITIONS) -> None:
+    """Make topics, with as many replicas as the brokers give by default."""
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+    try:
+        admin.create_topics([NewTopic(name, partitions, -1) for name in names])
+        admin.wait_for_topics(list(names))
+    finally:
+        admin.close()
