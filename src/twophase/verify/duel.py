@@ -23,8 +23,8 @@ _HISTORY: Final = "history.jsonl"
 class Plan:
     """How much is written, how fast, in which pieces, and how often each driver is killed.
 
-    Each kill comes after a number of new rows in the topic's log, which follow from the seed, the
-    same for all sinks.
+    Each kill comes after a number of new rows in the topic's log, the same for all sinks: in the
+    first or second batch after a start, when a part of it lies there.
     """
 
     rows: int = 200_000
@@ -37,7 +37,8 @@ class Plan:
     def depths(self) -> list[int]:
         """Return after how many more rows each kill comes."""
         rng = random.Random(self.seed)  # noqa: S311 - it picks moments, not secrets
-        return [int(rng.uniform(0.2, 1.8) * self.rows_per_batch) for _ in range(self.kills)]
+        batches = [rng.choice((0, 1)) + rng.uniform(0.2, 0.6) for _ in range(self.kills)]
+        return [int(count * self.rows_per_batch) for count in batches]
 
 
 @dataclass(frozen=True, slots=True)
