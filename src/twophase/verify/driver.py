@@ -8,9 +8,13 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from twophase.verify.history import FaultInjected, HistoryFile, ProcessEnded, ProcessStarted
+from twophase.verify.processes import descendants
+
+if TYPE_CHECKING:
+    from twophase.embedded.process import ProcessIdentity
 
 PROGRAM: Final = ("-m", "twophase.spark.proof_query")
 _LOG_TAIL_CHARS: Final = 3_000
@@ -35,6 +39,7 @@ class Driver:
         self._settings, self._history, self._log = dict(settings), history, log
         self._program, self._name = program, name
         self._process: subprocess.Popen[bytes] | None = None
+        self._left_behind: list[ProcessIdentity] = []
         self.kills = 0
 
     @property
@@ -46,6 +51,16 @@ class Driver:
     def code(self) -> int | None:
         """The exit code of the process, None while it runs; negative for a signal."""
         return None if self._process is None else self._process.poll()
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there, frozen or not."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int | None:
+        """The pid of Python while it runs; JVM and executors are below it."""
+        return self._process.pid if self._process is not None and self.running else None
 
     def start(self, **more: Any) -> None:
         """Start the query, with more or other settings than before for this time."""
@@ -75,6 +90,17 @@ class Driver:
         self.kills += 1
         self.end()
 
+    def kill_python(self) -> None:
+        """Kill Python alone with -9; its JVM goes on until it notices, also beside a new start."""
+        process = self._process
+        if process is None:
+            return
+        self._fault("kill -9 of Python alone")
+        self.kills += 1
+        self._left_behind += descendants(process.pid)
+        process.kill()
+        self._ended(process, process.wait())
+
     def freeze(self) -> None:
         """Stop all of it where it is, as a machine does that hangs."""
         self._fault("SIGSTOP")
@@ -91,10 +117,14 @@ class Driver:
         if process is None:
             return
         self._signal(signal.SIGKILL)
-        code = process.wait()
-        self._process = None
-        ended = ProcessEnded(sink=self.sink, name=self._name, pid=process.pid, code=code)
-        self._history.record(ended)
+        self._ended(process, process.wait())
+
+    def close(self) -> None:
+        """End the process, and whatever a Python that was killed alone has left behind."""
+        self.end()
+        for left in self._left_behind:
+            left.send(signal.SIGKILL)
+        self._left_behind.clear()
 
     def last_words(self) -> str:
         """Return the end of what all processes so far have said."""
@@ -104,6 +134,11 @@ class Driver:
 
     def _fault(self, kind: str) -> None:
         self._history.record(FaultInjected(sink=self.sink, kind=kind, target=self._name))
+
+    def _ended(self, process: subprocess.Popen[bytes], code: int) -> None:
+        self._process = None
+        ended = ProcessEnded(sink=self.sink, name=self._name, pid=process.pid, code=code)
+        self._history.record(ended)
 
     def _signal(self, number: int) -> None:
         if self._process is not None:

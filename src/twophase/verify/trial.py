@@ -32,9 +32,11 @@ _POLL_S: Final = 0.01
 class Source:
     """A topic of known rows, filled as far as the trial has come."""
 
-    def __init__(self, servers: str, rows: int, history: HistoryFile) -> None:
+    def __init__(
+        self, servers: str, rows: int, history: HistoryFile, kind: type[Input] = Input
+    ) -> None:
         self.servers, self.history = servers, history
-        self.input = Input(f"orders-{uuid4().hex[:8]}", rows)
+        self.input = kind(f"orders-{uuid4().hex[:8]}", rows)
         self.topic = f"{self.input.name}-in"
         self.options = KafkaOptions.parse({"kafka.bootstrap.servers": servers})
         self._stack = ExitStack()
@@ -116,8 +118,14 @@ class Trial:
         driver = Driver(
             self.settings | more, self.source.history, log, program=self._program, name=name
         )
-        self._stack.callback(driver.end)
+        self._stack.callback(driver.close)
         return driver
+
+    def last_done(self) -> int:
+        """Return the last batch that Spark has noted as done; -1 before the first."""
+        commits = self.checkpoint / "commits"
+        names = [path.name for path in commits.iterdir()] if commits.is_dir() else []
+        return max((int(name) for name in names if name.isdigit()), default=-1)
 
     def length(self) -> int:
         """Return how many offsets the target's log has, committed or not."""
@@ -125,9 +133,7 @@ class Trial:
 
     def finished(self) -> bool:
         """Whether the source has all rows, and Spark has noted the batch as done that ends it."""
-        commits = self.checkpoint / "commits"
-        names = [path.name for path in commits.iterdir()] if commits.is_dir() else []
-        done = max((int(name) for name in names if name.isdigit()), default=-1)
+        done = self.last_done()
         if done < 0:
             return False
         ends = end_offsets(self.source.wire, self.source.topic)
