@@ -28,10 +28,10 @@ from twophase import configure_spark
 from twophase.commit.summary import Summary
 from twophase.kafka.identity import TopicPartition
 from twophase.kafka.options import KafkaOptions
-from twophase.kafka.plan import EncodePlan
 from twophase.kafka.transactions import Transactions
 from twophase.kafka.wire import Wire
 from twophase.spark import routed_path
+from twophase.spark.placing import placed
 from twophase.spark.routed import ORDER, SPARK_SCHEMA, blocks_of
 from twophase.spark.tasks import SENT_SCHEMA, EncodeTask, SendTask
 
@@ -282,16 +282,16 @@ class Program:
         self.spark.conf.set(NOTICES, value=False)
         frame = self.disordered(self.spark.read.text(str(self.source)), "from_shuffle")
         options = KafkaOptions.parse(self.options)
-        plan = EncodePlan({topic: PARTITIONS}, topic=topic, block_bytes=BLOCK_BYTES)
-        encoded = frame.mapInArrow(EncodeTask(plan, PARTITIONS, now_ms()), SPARK_SCHEMA)
-        placed = encoded.repartitionById(PARTITIONS, encoded["routed"])
+        task = EncodeTask(options, topic, {topic: PARTITIONS}, PARTITIONS, now_ms())
+        encoded = frame.mapInArrow(task, SPARK_SCHEMA)
+        routed = placed(encoded, "routed", PARTITIONS)
         with Wire(options) as wire:
             transactions = Transactions(wire)
             identity = transactions.own(f"shuffle-{topic}")
             places = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
             transactions.add_partitions(identity, places)
             task = Held(SendTask(options, identity), self.folder / "from_shuffle", self.servers)
-            sent = placed.sortWithinPartitions(*ORDER).mapInArrow(task, SENT_SCHEMA).collect()
+            sent = routed.sortWithinPartitions(*ORDER).mapInArrow(task, SENT_SCHEMA).collect()
             transactions.commit(identity)
         return sum(row.rows for row in sent)
 

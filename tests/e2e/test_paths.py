@@ -161,3 +161,25 @@ def test_a_batch_that_spark_runs_again_through_the_driver(
         forget_last_commit(checkpoint)
     assert [record.outcome for record in sink.records] == ["skipped"]
     assert values(kafka.bootstrap_servers, topic) == [b"once"]
+
+
+@pytest.mark.parametrize("path", ["driver", "routed"])
+def test_the_plan_is_executed_once(path, spark, kafka, topic, make_sink, make_topic):
+    """Also where each row names its topic: nothing is asked of the plan before its blocks."""
+    other = make_topic(kafka, partitions=2)
+    counter = spark.sparkContext.accumulator(0)
+
+    def counted(batches):
+        for batch in batches:
+            counter.add(batch.num_rows)
+            yield batch
+
+    rows = spark.range(100, numPartitions=2).selectExpr(
+        "CAST(id AS STRING) AS value", f"IF(id % 2 = 0, '{topic}', '{other}') AS topic"
+    )
+    frame = rows.mapInArrow(counted, "value string, topic string")
+    sink = make_sink(topic=None, marker_topic=topic, path=path)
+    record = sink.write(frame, run_id=f"once-{path}")
+    assert (record.rows, record.path) == (100, path)
+    assert counter.value == 100
+    assert len(values(kafka.bootstrap_servers, other)) == 50

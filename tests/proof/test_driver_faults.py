@@ -2,7 +2,7 @@
 
 import pytest
 
-from .support_trials import until
+from .support_trials import RUN_S, said, until
 
 # Where the driver dies, in which batch at the earliest; each run goes on where the last one fell.
 OWNING = [
@@ -52,5 +52,59 @@ def test_killed_before_and_after_every_step(path, deaths, broker, open_trial):
     trial = open_trial(broker, rows=2_700, options={"path": path})
     die_in_turn(trial, deaths)
     trial.finish()
-    assert ("skipped" in {outcome for _, outcome in trial.outcomes()}) is True
+    assert "skipped" in {outcome for _, outcome in trial.outcomes()}
+    trial.check()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_frozen_past_the_timeout_while_another_takes_over(broker, open_trial):
+    """Expected: the broker aborts, the second driver writes all; thawed, the first is fenced."""
+    short = {"kafka.transaction.timeout.ms": 3_000}
+    trial = open_trial(broker, rows=1_500, kafka=short)
+    trial.start_until("sent", faults=[["after", "send", 1, "wait at sent"]])
+    trial.driver.freeze()
+    assert trial.is_open()
+    until(lambda: not trial.is_open(), "the broker's timeout")
+    trial.finish(trial.another_driver("second driver"))
+    taken = trial.state()
+    trial.open("sent")
+    trial.driver.thaw()
+    assert trial.driver.wait(RUN_S) == 1, trial.driver.last_words()
+    assert "TWOPHASE_FENCED" in said(trial.driver)
+    seen = trial.state()
+    assert (seen.producer_id, seen.epoch) == (taken.producer_id, taken.epoch), "nothing was taken"
+    trial.check()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_frozen_after_its_batch_is_sent_and_overtaken_at_once(broker, open_trial):
+    """Expected: the second driver's start aborts the open transaction; the first is fenced."""
+    trial = open_trial(broker, rows=1_500)
+    trial.start_until("marked", faults=[["after", "write_marker", 1, "wait at marked"]])
+    trial.driver.freeze()
+    trial.finish(trial.another_driver("second driver"))
+    trial.open("marked")
+    trial.driver.thaw()
+    assert trial.driver.wait(RUN_S) == 1, trial.driver.last_words()
+    assert "TWOPHASE_FENCED" in said(trial.driver)
+    trial.check()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_python_dies_while_its_tasks_send(kafka, open_trial):
+    """Expected: the tasks of a dead driver write under a stale epoch; the next driver's rows count.
+
+    Python is killed alone as soon as the log grows; the next driver starts beside its JVM.
+    """
+    options, small = {"path": "routed"}, {"kafka.batch.size": 2_000}
+    trial = open_trial(kafka, rows=6_000, rows_per_batch=3_000, options=options, kafka=small)
+    trial.start_until("preparing", faults=[["after", "prepare", 1, "wait at preparing"]])
+    before = trial.length()
+    trial.open("preparing")
+    trial.wait_until(lambda: trial.length() > before, RUN_S)
+    trial.driver.kill_python()
+    trial.finish(trial.another_driver("second driver"))
     trial.check()

@@ -25,7 +25,10 @@ def unfounded(history, error):
         MarkerUnreadable: done == "overwrite",
         OwnedByAnother: len(history.queries) > 1,
         CheckpointBehind: done == "roll back" or history.rivals,
-        OffsetsChanged: done in {"roll back", "lose offsets"},
+        # Where a marker was deleted, the one that takes its place does not know the offsets of the
+        # batch before; a driver that hung since then is refused by it.
+        OffsetsChanged: done in {"roll back", "lose offsets"}
+        or (done == "delete" and history.rivals),
     }
     if causes.get(type(error)):
         return None

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from twophase.commit.manifest import Fault, check
 from twophase.commit.summary import PartitionSummary, Summary
 from twophase.errors import ConfigurationError
+from twophase.kafka.counts import ask_partition_counts
 from twophase.kafka.identity import Identity, TopicPartition
-from twophase.kafka.leaders import leaders_request, partition_counts_in
-from twophase.kafka.plan import plan_for
 from twophase.kafka.transactions import Transactions
 from twophase.kafka.wire import Wire
 from twophase.sink import BlocksGone
@@ -36,10 +35,12 @@ class RoutedPath:
     def prepare(self) -> Summary:
         """Compute the blocks, materialise them and check that they are one version, whole."""
         self.free()
-        counts = self._partition_counts()
-        routed = self._routed(sum(counts.values()))
-        plan = plan_for(self._wire.options, self._topic, counts)
-        task = EncodeTask(plan, routed, int(time.time() * 1000))
+        # Asked for anew for each batch: a topic may gain partitions.
+        topics = () if self._topic is None else (self._topic,)
+        counts = dict(ask_partition_counts(self._wire, topics)) if topics else {}
+        routed = self._routed(counts)
+        now_ms = int(time.time() * 1000)
+        task = EncodeTask(self._wire.options, self._topic, counts, routed, now_ms)
         with deleted_at_once(self._frame.sparkSession):
             encoded = self._frame.mapInArrow(task, SPARK_SCHEMA)
             ordered = placed(encoded, "routed", routed).sortWithinPartitions(*ORDER)
@@ -80,17 +81,13 @@ class RoutedPath:
             raise BlocksGone("the blocks were not materialised, or are freed")
         return self._blocks
 
-    def _partition_counts(self) -> Mapping[str, int]:
-        """Ask for the partitions of each topic anew for each batch: a topic may gain some."""
-        topics = [self._topic] if self._topic is not None else self._topics()
-        return partition_counts_in(self._wire.ask(leaders_request(topics))) if topics else {}
-
-    def _topics(self) -> list[str]:
-        rows = asked(lambda: self._frame.select("topic").distinct().collect())
-        return sorted(row.topic for row in rows if row.topic is not None)
-
-    def _routed(self, partitions: int) -> int:
-        return 1 if partitions <= 1 else min(partitions, slots(self._frame.sparkSession))
+    def _routed(self, counts: Mapping[str, int]) -> int:
+        """Return how many senders work side by side: no more than there is room or work for."""
+        partitions = sum(counts.values())
+        if partitions == 1:
+            return 1
+        room = slots(self._frame.sparkSession)
+        return min(partitions, room) if partitions else room
 
     def _speculates(self) -> bool:
         """Whether Spark may start a second copy of a slow task, which a barrier stage forbids."""

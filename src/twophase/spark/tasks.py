@@ -2,7 +2,7 @@
 
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +12,10 @@ from pyspark import TaskContext
 from twophase.commit.manifest import Label, manifest_of
 from twophase.commit.summary import PartitionSummary
 from twophase.errors import ProtocolViolation, StoreUnavailable
+from twophase.kafka.counts import PartitionCounts
 from twophase.kafka.identity import Identity
 from twophase.kafka.options import KafkaOptions
-from twophase.kafka.plan import EncodePlan
+from twophase.kafka.plan import EncodePlan, plan_for
 from twophase.kafka.records import encode_stream
 from twophase.kafka.sender import Sender
 from twophase.kafka.summaries import Tally, checksum_of, confirmed
@@ -26,9 +27,15 @@ SENT_SCHEMA = "topic string, partition int, blocks int, rows long, bytes long, d
 
 @dataclass(frozen=True)
 class EncodeTask:
-    """Rows of one task to blocks, each on its way to one routed partition."""
+    """Rows of one task to blocks, each on its way to one routed partition.
 
-    plan: EncodePlan
+    `counts` are the partitions of `topic`. Where topics come from a column there are none, and each
+    task asks for the topics that it meets: to ask for them all before would execute the plan twice.
+    """
+
+    options: KafkaOptions
+    topic: str | None
+    counts: Mapping[str, int]
     routed: int
     now_ms: int
 
@@ -38,7 +45,7 @@ class EncodeTask:
         task, attempt = context.partitionId(), context.taskAttemptId()
         labels: dict[int, list[Label]] = {index: [] for index in range(self.routed)}
         sequences: dict[tuple[str, int], int] = defaultdict(int)
-        for block in encode_stream(batches, self.plan, now_ms=self.now_ms, spread_from=task):
+        for block in encode_stream(batches, self._plan(), now_ms=self.now_ms, spread_from=task):
             place = (block.topic, block.partition)
             index = route(*place, self.routed)
             label = Label(
@@ -56,6 +63,11 @@ class EncodeTask:
         yield manifest_rows(
             (index, manifest_of(task, attempt, found)) for index, found in labels.items()
         )
+
+    def _plan(self) -> EncodePlan:
+        if self.topic is not None:
+            return plan_for(self.options, self.topic, self.counts)
+        return plan_for(self.options, None, PartitionCounts(lambda: connection(self.options).wire))
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ KEEP_PLANS: Final = {"spark.sql.streaming.minBatchesToRetain": "1000000"}
 _FILL_EVERY_S: Final = 0.5
 _QUIET_MAX_S: Final = 10.0
 _EXECUTORS_TIMEOUT_S: Final = 60.0
+_RIVAL_MAX_S: Final = 60.0
+_RIVAL_LOOK_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +139,14 @@ def _pause_broker(stage: Stage) -> None:
 
 
 def _start_rival(stage: Stage) -> None:
-    """Start a second driver of the same query, which takes the sink, and end it after a while."""
+    """Start a second driver of the same query; a while after one of the two has lost, end it."""
     stage.note("rival", "driver")
-    rival, until_s = stage.rival, time.monotonic() + stage.rng.uniform(10, 30)
+    rival, starts = stage.rival, stage.supervisor.starts
+    until_s = time.monotonic() + _RIVAL_MAX_S
     rival.start()
-    while rival.running and time.monotonic() < until_s:
-        stage.pause(0.2, 0.2)
+    while rival.running and stage.supervisor.starts == starts and time.monotonic() < until_s:
+        stage.pause(_RIVAL_LOOK_S, _RIVAL_LOOK_S)
+    stage.pause(0, 10)
     rival.end()
 
 
