@@ -84,7 +84,7 @@ def cluster_trial(brokers, folder, *, rows, fill=None, kind=Input, **settings):
         yield stack.enter_context(ClusterTrial(source, folder / "q", **settings))
 
 
-def streamed(bootstrap_servers, topic, timeout_s=300.0):
+def streamed(bootstrap_servers, topic, timeout_s=900.0):
     """Yield every row that a read_committed reader of librdkafka sees, one by one."""
     wait_until_ended(bootstrap_servers)
     settings = {

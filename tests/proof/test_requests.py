@@ -47,7 +47,7 @@ def test_no_answer_to_a_commit_until_the_sink_gives_up_asking(proxy, far):
     trial.start_until("commit", faults=[AHEAD, ["before", "read_marker", 1, "wait at marker"]])
     lost = proxy.on(ApiKey.END_TXN, "response").cut(times=None)
     trial.open("commit")
-    until(lambda: (trial.gates / "marker.reached").exists(), "the doubt")
+    until((trial.gates / "marker.reached").exists, "the doubt")
     lost.remove()
     trial.open("marker")
     assert trial.driver.wait(RUN_S) == 0, trial.driver.last_words()

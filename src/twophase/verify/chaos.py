@@ -43,7 +43,7 @@ class ChaosPlan:
 
     seconds: float
     seed: int
-    rows_per_s: int = 2_500
+    rows_per_s: int = 1_500
     timeout_s: float = 60.0
     stall_limit_s: float = 300.0
 

@@ -101,13 +101,6 @@ class Driver:
         process.kill()
         self._ended(process, process.wait())
 
-    def kill_python(self) -> None:
-        """Kill Python alone with -9: its JVM and the tasks in it go on for a moment."""
-        self._fault("kill -9 of Python")
-        self.kills += 1
-        if self._process is not None:
-            self._process.kill()
-
     def freeze(self) -> None:
         """Stop all of it where it is, as a machine does that hangs."""
         self._fault("SIGSTOP")

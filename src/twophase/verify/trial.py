@@ -56,7 +56,8 @@ class Source:
 
     def read(self) -> Seen:
         """Return the source as it lies there."""
-        return collect(self.input, read_all(self.options, self.topic))
+        rows = read_all(self.options, self.topic, reading_time_s(self.input.rows))
+        return collect(self.input, rows)
 
 
 class Trial:
@@ -155,8 +156,9 @@ class Trial:
     def verdict(self, final: FinalReader | None = None) -> Verdict:
         """Return what is wrong with the topic; `final` reads it by another library."""
         source, rows = self.source, self.source.input
-        running = self.reader.stop()
-        read = read_all(source.options, self.target) if final is None else final()
+        time_s = reading_time_s(rows.rows)
+        running = self.reader.stop(time_s)
+        read = read_all(source.options, self.target, time_s) if final is None else final()
         ends = planned(self.checkpoint, source.topic)
         return check(
             self.sink,
@@ -166,6 +168,11 @@ class Trial:
             batches=Batches.by_offsets(rows, source.read(), ends),
             left_open=left_open(source.wire, self.transactional_id),
         )
+
+
+def reading_time_s(rows: int) -> float:
+    """Return how long a reader may take for so many rows on a machine with much else to do."""
+    return 120.0 + rows / 2_000
 
 
 def make_topics(servers: str, names: Sequence[str], partitions: int = PARTITIONS) -> None:
