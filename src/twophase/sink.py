@@ -127,12 +127,12 @@ def write_batch(
     watch = watch or Watch()
     effect = machine.handle(BatchArrived(run_id, batch))
     while not isinstance(effect, Finished | Raise):
-        watch.begins(effect)
         try:
+            watch.begins(effect)
             event = _perform(effect, store, engine, watch)
+            watch.ended(effect, event)
         except BaseException as error:  # noqa: BLE001 - the machine raises it, and keeps the doubt
             event = Interrupted(error)
-        watch.ended(effect, event)
         effect = machine.handle(event)
     if isinstance(effect, Raise):
         raise effect.error

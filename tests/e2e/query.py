@@ -1,9 +1,9 @@
-"""A Kafka -> Spark -> Kafka query in a process of its own, which can be told where to die.
+"""A Kafka -> Spark -> Kafka query in a process of its own, whose executor can be told to die.
 
 Arguments, as JSON: servers, source, target, checkpoint, sink_id, rows_per_batch, path; optionally
-master and conf of the session, die: [when, step, batch] for the driver, and kill_executor: the task
-("encode" or "send") that kills its own executor's JVM once, and a file that remembers it. The steps
-and tasks are the package's own, wrapped here: nothing in the package knows of this.
+master and conf of the session, and kill_executor: the task ("encode" or "send") that kills its own
+executor's JVM once, and a file that remembers it. The tasks are the package's own, wrapped here:
+nothing in the package knows of this.
 """
 
 import json
@@ -15,47 +15,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from twophase import configure_spark
-from twophase.kafka.store import KafkaStore
 from twophase.spark import routed_path
-from twophase.spark.engine import SparkEngine
 from twophase.spark.kafka_sink import KafkaSink
-
-STEPS = {
-    "describe_last": KafkaStore,
-    "own": KafkaStore,
-    "read_marker": KafkaStore,
-    "prepare": SparkEngine,
-    "send": SparkEngine,
-    "write_marker": KafkaStore,
-    "commit": KafkaStore,
-}
-
-
-class Dying(KafkaSink):
-    """A sink that knows which batch it is at, so that a step of one batch can be fatal."""
-
-    batch = -1
-
-    def __call__(self, frame, batch_id):
-        Dying.batch = batch_id
-        super().__call__(frame, batch_id)
-
-
-def make_fatal(when, step, batch):
-    """Kill this process with -9 before or after a step of a batch."""
-    owner = STEPS[step]
-    act = getattr(owner, step)
-
-    def fatal(*args, **kwargs):
-        due = Dying.batch >= batch
-        if due and when == "before":
-            os.kill(os.getpid(), signal.SIGKILL)
-        result = act(*args, **kwargs)
-        if due:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return result
-
-    setattr(owner, step, fatal)
 
 
 class Murderous:
@@ -94,8 +55,6 @@ def make_murderous(kind, memory):
 
 def main(arguments):
     """Run the query until its source is used up."""
-    if arguments.get("die"):
-        make_fatal(*arguments["die"])
     if arguments.get("kill_executor"):
         make_murderous(*arguments["kill_executor"])
     builder = SparkSession.builder.master(arguments.get("master", "local[2]"))
@@ -110,7 +69,7 @@ def main(arguments):
     spark = configure_spark(builder).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     servers = arguments["servers"]
-    sink = Dying(
+    sink = KafkaSink(
         sink_id=arguments["sink_id"],
         topic=arguments["target"],
         options={"kafka.bootstrap.servers": servers},

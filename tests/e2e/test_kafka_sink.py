@@ -9,6 +9,8 @@ from support.readers import read, values
 
 from twophase.errors import ConfigurationError
 from twophase.kafka.admin import list_transactions
+from twophase.kafka.identity import TopicPartition
+from twophase.kafka.offsets import read_offsets
 from twophase.kafka.options import KafkaOptions
 from twophase.kafka.wire import Wire
 from twophase.spark.kafka_sink import KafkaSink
@@ -314,3 +316,60 @@ def test_a_refusal_ends_with_the_command_that_resolves_it(files, make_sink, tmp_
         other.run(other.frame().selectExpr(*PLAIN), make_sink(hooks=[records.append]))
     assert records[1].outcome == "failed"
     assert f"twophase sinks adopt {records[0].sink_id} --owner " in records[1].error
+
+
+def test_two_sink_objects_of_one_id_in_one_batch_are_refused(files, make_sink, kafka, topic):
+    """The second would find the first one's marker and lose its rows without a word."""
+    files.add({"k": "a", "v": "first"})
+
+    def both(frame, number):
+        make_sink()(frame, number)
+        make_sink()(frame.selectExpr("key", "'second' AS value"), number)
+
+    with pytest.raises(Exception, match="TWOPHASE_WRONG_BATCH") as caught:
+        files.run(files.frame().selectExpr(*PLAIN), both)
+    assert "by another sink object with the same sink_id" in str(caught.value)
+    assert values(kafka.bootstrap_servers, topic) == [b"first"]
+
+
+def test_a_job_group_of_the_users_own(files, make_sink, kafka, topic):
+    """Users label their jobs in foreachBatch; each run is known as a new one all the same."""
+    sink = make_sink()
+
+    def labelled(frame, number):
+        frame.sparkSession.sparkContext.setJobGroup("etl", "the same for every run")
+        sink(frame, number)
+
+    for number in range(2):
+        files.add({"k": "a", "v": f"{number}"})
+        files.run(files.frame().selectExpr(*PLAIN), labelled)
+    files.forget_last_commit()
+    files.run(files.frame().selectExpr(*PLAIN), labelled)
+    assert values(kafka.bootstrap_servers, topic) == [b"0", b"1"]
+
+
+def test_a_checkpoint_that_is_not_the_querys_own(files, make_sink, tmp_path, kafka, topic):
+    """Named before anything is written: one that is not there, and one of another query."""
+    files.add({"k": "a", "v": "never"})
+    with pytest.raises(Exception, match="must be the query's own checkpointLocation"):
+        files.run(files.frame().selectExpr(*PLAIN), make_sink(checkpoint=str(tmp_path / "none")))
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "metadata").write_text('{"id":"another"}')
+    with pytest.raises(Exception, match="which belongs to query another"):
+        files.run(files.frame().selectExpr(*PLAIN), make_sink(checkpoint=str(other)))
+    assert values(kafka.bootstrap_servers, topic, committed=False) == []
+
+
+def test_the_marker_follows_the_end_of_its_partition(files, make_sink, kafka, topic):
+    """So that a lag monitor shows about nothing for the marker's group."""
+    sink = make_sink()
+    files.add(*({"k": f"{number}", "v": "x"} for number in range(50)))
+    files.run(files.frame().selectExpr("v AS value", "0 AS partition"), sink)
+    files.add({"k": "a", "v": "y"})
+    files.run(files.frame().selectExpr("v AS value", "0 AS partition"), sink)
+    options = KafkaOptions.parse({"kafka.bootstrap.servers": kafka.bootstrap_servers})
+    with Wire(options) as wire:
+        place = TopicPartition(topic, 0)
+        found = read_offsets(wire, f"twophase.{sink._name.sink_id}", [place])[place]
+    assert found.offset >= 50

@@ -162,6 +162,9 @@ class SparkCluster:
                 "spark.executor.cores": "1",
                 "spark.executor.memory": "512m",
                 "spark.cores.max": str(executors),
+                # The session begins when all of them are there.
+                "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+                "spark.scheduler.maxRegisteredResourcesWaitingTime": "90s",
                 "spark.driver.host": "127.0.0.1",
                 "spark.driver.bindAddress": "127.0.0.1",
                 "spark.sql.shuffle.partitions": str(executors),

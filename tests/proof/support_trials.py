@@ -9,6 +9,7 @@ from support.readers import read
 
 from twophase.cli.main import run as command_line
 from twophase.kafka.admin import TransactionState, describe_transaction
+from twophase.verify.batches import planned
 from twophase.verify.history import BatchDone, History
 from twophase.verify.trial import Trial
 
@@ -73,9 +74,8 @@ class FaultyTrial(Trial):
 
     def resolve(self, words, *, by):
         """Run the command of a refusal that has this option, as a person would."""
-        (line,) = {
-            found for found in re.findall(r"twophase (sinks adopt .*)", words) if by in found
-        }
+        lines = set(re.findall(r"^  twophase (sinks adopt .*)$", words, re.MULTILINE))
+        (line,) = {line for line in lines if by in line and self.settings["sink_id"] in line}
         servers = ["--bootstrap-server", self.source.servers, "--yes"]
         assert command_line([*shlex.split(line), *servers]) == 0
 
@@ -95,10 +95,9 @@ class FaultyTrial(Trial):
     def outcomes(self):
         return [(record["batch"], record["outcome"]) for record in self.records()]
 
-    def batches_done(self):
-        """The last batch that Spark has noted as done."""
-        commits = self.checkpoint / "commits"
-        return max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
+    def batches_planned(self):
+        """How many batches Spark has planned so far."""
+        return 1 + max(planned(self.checkpoint, self.source.topic))
 
     def judged(self):
         """The verdict; the final reader is of another library."""

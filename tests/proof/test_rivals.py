@@ -25,19 +25,18 @@ def test_two_drivers_on_one_checkpoint_one_hangs(broker, open_trial):
 @pytest.mark.timeout(600)
 def test_two_drivers_on_one_checkpoint_at_once(broker, open_trial):
     """Expected: whoever loses the sink or the checkpoint stops by name; each row is there once."""
-    trial = open_trial(broker, rows=3_000, fill=1_000)
+    trial = open_trial(broker, rows=1_500)
     drivers = [trial.driver, trial.another_driver("second driver")]
-    for driver in drivers:
-        driver.start(until_used_up=False)
-    trial.source.fill(1_000, 2_000)
-    until(lambda: any(driver.code is not None for driver in drivers), "one to stop")
-    trial.source.fill(2_000, 3_000)
-    stopped = [driver for driver in drivers if driver.code is not None]
+    for at, driver in enumerate(drivers):
+        trial.start_until(f"{at}", driver, faults=[["before", "own", 0, f"wait at {at}"]])
+    for at in range(2):
+        trial.open(f"{at}")
+    until(lambda: all(driver.code is not None for driver in drivers), "both to end")
+    stopped = [driver for driver in drivers if driver.code != 0]
+    assert stopped
     for driver in stopped:
         words = said(driver)
         assert any(word in words for word in ("TWOPHASE_FENCED", *SPARKS_OWN)), words[-3_000:]
-    for driver in drivers:
-        driver.end()
     trial.finish()
     trial.check()
 

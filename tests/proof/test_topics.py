@@ -9,7 +9,7 @@ from twophase.verify.batches import Batches, planned
 from twophase.verify.seen import collect
 from twophase.verify.sights import Sights
 
-from .support_trials import RUN_S, until
+from .support_trials import RUN_S, said, until
 
 
 def recreate(trial):
@@ -41,28 +41,61 @@ def whole_batches(trial):
     return found
 
 
+# The blocks were acknowledged by a topic that is no more, and the sink commits all the same.
+LOST = pytest.mark.xfail(
+    strict=True, reason="the sink does not compare topic ids before it commits"
+)
+
+
 @pytest.mark.long
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("where", [("after", "send"), ("before", "prepare"), ("after", "prepare"), ("after", "write_marker")])
-def test_while_a_batch_is_written(where, broker, open_trial):
+@pytest.mark.parametrize(
+    ("when", "step"),
+    [
+        ("before", "prepare"),
+        ("after", "prepare"),
+        pytest.param("after", "send", marks=LOST),
+        pytest.param("after", "write_marker", marks=LOST),
+    ],
+)
+def test_made_anew_while_a_batch_is_written(when, step, broker, open_trial):
+    """Expected: the batch is in the new topic, or the sink stops by name.
+
+    Batch 0 went with the old topic, by the hand that deleted it.
+    """
     trial = open_trial(broker, kafka={"kafka.delivery.timeout.ms": 40_000})
-    trial.start_until("there", faults=[[*where, 1, "wait at there"]])
+    trial.start_until("there", faults=[[when, step, 1, "wait at there"]])
     recreate(trial)
     trial.open("there")
-    code = trial.driver.wait(RUN_S)
-    print("CODE", code, trial.outcomes(), trial.records()[-2:], trial.driver.last_words()[-1500:] if code else "")
-    print("BATCHES", whole_batches(trial))
-    assert code is None
+    if trial.driver.wait(RUN_S) != 0:
+        assert f"topic {trial.target!r} was made anew" in said(trial.driver)
+        return
+    assert whole_batches(trial) == set(range(1, trial.batches_planned()))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-def test_between_two_runs(broker, open_trial):
+def test_made_anew_between_two_runs(broker, open_trial):
+    """Expected: the marker is gone with the topic, which the sink warns of; new batches go on."""
     trial = open_trial(broker, fill=400)
     trial.finish()
+    before = trial.batches_planned()
     recreate(trial)
     trial.source.fill(400, 900)
-    code = trial.run()
-    print("CODE", code, trial.outcomes(), trial.records()[-2:], trial.driver.last_words()[-1500:] if code else "")
-    print("BATCHES", whole_batches(trial))
-    assert code is None
+    trial.finish()
+    assert whole_batches(trial) == set(range(before, trial.batches_planned()))
+    (first,) = [record for record in trial.records() if record["batch"] == before]
+    assert any("no marker was found" in warning for warning in first["warnings"])
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_made_anew_while_the_batch_is_a_replay(broker, open_trial):
+    """Expected: refused, since nothing tells whether the batch was in the old topic."""
+    trial = open_trial(broker)
+    assert trial.run(faults=[["after", "commit", 1, "die whole"]]) == -9
+    recreate(trial)
+    words = trial.refused("TWOPHASE_MARKER_MISSING")
+    trial.resolve(words, by="--not-committed 1")
+    trial.finish()
+    assert whole_batches(trial) == set(range(1, trial.batches_planned()))

@@ -8,6 +8,7 @@ from twophase.commit.marker import offsets_hash
 from twophase.errors import ConfigurationError
 
 _HASH = re.compile(r"[0-9a-f]{32}")
+_QUERY_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def hash_of_batch(number: int, owner: str, offsets: str | None, checkpoint: Path | None) -> str:
@@ -42,7 +43,8 @@ def _from_checkpoint(checkpoint: Path, number: int, owner: str) -> str:
             f"--checkpoint {checkpoint}: its file metadata does not name a query; "
             "give --offsets HASH instead"
         ) from error
-    if query_id != owner:
+    # A sink may have an owner by name, which no checkpoint knows of.
+    if query_id != owner and _QUERY_ID.fullmatch(owner):
         raise ConfigurationError(
             f"--checkpoint {checkpoint} belongs to query {query_id}, and --owner is {owner}; "
             "give the two of one query"

@@ -101,7 +101,11 @@ Example: it is not there, and shall be written
 @sinks.command("adopt", epilog=_ADOPT_EXAMPLE)
 @_sink_options
 @_asking
-@click.option("--owner", metavar="QUERY_ID", help="The query that goes on; not with --run.")
+@click.option(
+    "--owner",
+    metavar="QUERY",
+    help="The query that goes on: its id, or the owner that its sink was given. Not with --run.",
+)
 @click.option("--committed", type=_BATCH, metavar="N", help="Batch N is in the topic: skip it.")
 @click.option("--not-committed", type=_BATCH, metavar="N", help="Batch N is not: write it.")
 @click.option("--offsets", metavar="HASH", help="The hash of batch N's source offsets.")

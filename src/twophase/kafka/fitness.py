@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kafka.protocol.admin.configs import DescribeConfigsRequest
 
-from twophase.errors import ConfigurationError
+from twophase.errors import ConfigurationError, StoreUnavailable
 from twophase.kafka.identity import TransactionVersion
 from twophase.kafka.wire import Wire
 
@@ -43,14 +43,18 @@ def check_fit(wire: Wire) -> int | None:
 
 
 def broker_settings(wire: Wire, node: int) -> Settings | None:
-    """Return those settings of a broker that matter here; None where they may not be read."""
+    """Return those settings of a broker that matter here; None where they cannot be read."""
     resource = DescribeConfigsRequest.DescribeConfigsResource
     asked = resource(
         resource_type=_BROKER,
         resource_name=str(node),
         configuration_keys=[VERIFICATION, TIMEOUT_MAX],
     )
-    answer: Any = wire.ask(DescribeConfigsRequest(resources=[asked]), node)
+    try:
+        answer: Any = wire.ask(DescribeConfigsRequest(resources=[asked]), node)
+    except StoreUnavailable:
+        # A node that is down is no reason not to start: it is checked at the next start.
+        return None
     (row,) = answer.results
     if row.error_code:
         return None

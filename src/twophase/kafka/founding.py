@@ -28,7 +28,7 @@ from twophase.kafka.admin import TransactionDescription, TransactionState
 
 _GRAIN_MS: Final = 100
 _CODES: Final = _GRAIN_MS - 1
-_AT_REST: Final = (TransactionState.EMPTY, TransactionState.ONGOING)
+_NOTHING_ENDED: Final = (TransactionState.EMPTY, TransactionState.ONGOING)
 _ABORTED: Final = (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT)
 
 
@@ -40,7 +40,7 @@ def unfounded(seen: TransactionDescription | None) -> bool:
     if code is None:
         return False
     behind = (seen.epoch - code) % _CODES
-    if seen.state in _AT_REST:
+    if seen.state in _NOTHING_ENDED:
         return behind == 0 or (seen.epoch, code) == (1, 0)
     # A timeout and a next owner raise the epoch by one when they abort, under version 2 any end.
     return seen.state in _ABORTED and behind <= 1
@@ -54,8 +54,8 @@ def expected_epoch(seen: TransactionDescription | None) -> int:
 def time_limit_ms(configured_ms: int, *, founded: bool, epoch: int = 0) -> int:
     """Return the transaction timeout to take an id with: a multiple of 100 ms for a founded sink.
 
-    For a new one it is less by a code of the epoch that the taker expects. Both are at most 200 ms
-    below what was configured.
+    For a new one it is less by a code of the epoch that the taker expects. Both are less than
+    200 ms below what was configured; below 100 ms they are up to 100 ms.
     """
     round_ms = max(_GRAIN_MS, configured_ms - configured_ms % _GRAIN_MS)
     return round_ms if founded else round_ms - 1 - epoch % _CODES

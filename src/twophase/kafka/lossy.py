@@ -28,10 +28,10 @@ class LossySender(Sender):
         self._waits_left = _WAITS_MAX
         self.first_error: TwoPhaseError | None = None
 
-    def send(self, block: Block) -> None:
-        """Take a block, or drop it where its partition is abandoned."""
+    def _add(self, block: Block) -> None:
+        # Here and not before the wait for room, in which a partition may be abandoned.
         if TopicPartition(block.topic, block.partition) not in self._abandoned:
-            super().send(block)
+            super()._add(block)
 
     def drain(self) -> None:
         """Wait until every block is acknowledged or dropped; raise where the sender has stopped."""

@@ -8,7 +8,7 @@ next identity is taken with a longer one, up to the longest that the brokers all
 import logging
 from typing import Final
 
-from twophase.errors import ConfigurationError, TransactionExpired
+from twophase.errors import ConfigurationError, EpochStale, InvalidState, TransactionExpired
 
 _log = logging.getLogger("twophase")
 
@@ -41,10 +41,11 @@ class Patience:
     def judge(self, error: Exception, open_s: float) -> Exception:
         """Return what an error means that came when a transaction had been open for `open_s`.
 
-        Before the timeout it means what it says. After it, it is the broker's timeout: the next
-        identity gets more time, or where there is no more, the error says which settings to change.
+        Where the broker does not know the transaction any more, and its time is over, that is its
+        timeout: the next identity gets more time, or where there is no more, the error says which
+        settings to change. Any other error means what it says.
         """
-        if open_s * 1000 < self.timeout_ms:
+        if open_s * 1000 < self.timeout_ms or not isinstance(error, EpochStale | InvalidState):
             return error
         limit_ms = self.timeout_ms
         said = f"the transaction was open for {open_s:.0f} s and its limit was {limit_ms} ms"

@@ -8,6 +8,7 @@ from twophase.kafka.identity import TopicPartition
 
 _VERSION = "v1"
 _BEFORE_SOURCES = 2
+_IDLE = "-"
 
 Progress = Mapping[TopicPartition, int]
 
@@ -27,6 +28,11 @@ def progress_in(content: bytes) -> Progress:
         for place, offset in _kafka_source(line).items():
             found[place] = min(offset, found.get(place, offset))
     return found
+
+
+def has_idle_source(content: bytes) -> bool:
+    """Whether a source has no offset yet, so that nobody can tell of which kind it is."""
+    return _IDLE in content.decode("utf-8", "replace").splitlines()[_BEFORE_SOURCES:]
 
 
 def rows_between(before: Progress, now: Progress) -> int | None:

@@ -19,10 +19,10 @@ from twophase.errors import (
     InvalidState,
     StoreUnavailable,
 )
+from twophase.kafka.counts import ask_partition_counts
 from twophase.kafka.founding import time_limit_ms
 from twophase.kafka.groups import delete_group, offsets_of_group
 from twophase.kafka.identity import Identity
-from twophase.kafka.leaders import leaders_request, partition_counts_in
 from twophase.kafka.sink_state import NONE, READABLE, SinkState, look
 from twophase.kafka.store import KafkaStore
 from twophase.kafka.transactions import Transactions
@@ -79,7 +79,7 @@ def plan_adopt(wire: Wire, name: SinkName, topic: str | None, adoption: Adoption
             f"the sink {name.sink_id!r} has no marker that says which topic is its own; "
             "give --topic with the sink's topic or marker_topic"
         )
-    partition_counts_in(wire.ask(leaders_request([topic])))
+    ask_partition_counts(wire, [topic])
     after = f"{adoption.owner} owns {topic}, {last_batch(adoption.batch)}"
     risks = (*_adopt_risks(before, adoption), *_elsewhere(wire, name, topic))
     return Plan(name, topic, before, after, risks)

@@ -1,13 +1,22 @@
 """Kafka as a store of batches: one transactional id and one marker per sink."""
 
+import logging
+
 from twophase.commit.effects import WriteMarker
 from twophase.commit.marker import Marker, Unreadable, read_marker
 from twophase.commit.naming import SinkName
 from twophase.commit.recovery import LastTransaction
-from twophase.errors import CommitOutcomeUnknown, CommitRejected, Fenced, StoreUnavailable
+from twophase.errors import (
+    CommitOutcomeUnknown,
+    CommitRejected,
+    Fenced,
+    StoreUnavailable,
+    TwoPhaseError,
+)
 from twophase.kafka.admin import TransactionDescription, describe_transaction
 from twophase.kafka.claims import last_of, witnessed
 from twophase.kafka.coordinator import Unsettled
+from twophase.kafka.ends import end_offsets
 from twophase.kafka.founding import expected_epoch, time_limit_ms, unfounded
 from twophase.kafka.identity import Identity, TopicPartition
 from twophase.kafka.offsets import CommittedOffset, read_offsets, write_offsets
@@ -17,14 +26,17 @@ from twophase.kafka.transactions import Claiming, Transactions
 from twophase.kafka.wire import Wire
 from twophase.sink import ReacquireStopped
 
+_log = logging.getLogger("twophase")
+
 _PAUSE_S = 0.02
+_END_EVERY_S = 10.0
 
 
 class KafkaStore:
     """The transactions and the marker of one sink, or of one run of a batch job.
 
-    The marker is a committed offset of partition 0 of `marker_topic`. Its offset is the end that
-    the sink has reached there, so that a lag monitor shows about nothing instead of nonsense.
+    The marker is a committed offset of partition 0 of `marker_topic`. Its offset follows the end of
+    that partition within seconds, so that a lag monitor shows about nothing instead of nonsense.
     """
 
     def __init__(
@@ -39,7 +51,13 @@ class KafkaStore:
         self._founded = True
         self._claiming: Claiming | None = None
         self._reached = 0
+        self._end = 0
+        self._end_asked_s = -_END_EVERY_S
         self._source: tuple[int, str, Progress] | None = None
+
+    def use(self, wire: Wire) -> None:
+        """Go on over a new wire with all that is known."""
+        self._wire, self._transactions = wire, Transactions(wire)
 
     def describe_last(self) -> LastTransaction:
         """Return how the id's last transaction ended, and change nothing."""
@@ -139,7 +157,7 @@ class KafkaStore:
             rows=effect.rows,
             bytes=effect.bytes,
             time_ms=self._wire.clock.wall_ms(),
-            offset=self._reached,
+            offset=max(self._reached, self._end),
         )
         committed = CommittedOffset(marker.offset, marker.to_text())
         write_offsets(self._wire, identity, self._name.marker_group, {self._place: committed})
@@ -149,9 +167,20 @@ class KafkaStore:
             write_offsets(self._wire, identity, group, read)
         return marker
 
-    def accompany(self, batch: int, group: str, progress: Progress) -> None:
+    def accompany(self, batch: int, group: str | None, progress: Progress) -> None:
         """Let the transaction of this batch also say how far its Kafka sources were read."""
-        self._source = (batch, group, progress)
+        self._source = (batch, group, progress) if group is not None and progress else None
+
+    def follow_end(self) -> None:
+        """Learn for later markers where the partition ends; no answer is no harm."""
+        now_s = self._wire.clock.now_s()
+        if now_s - self._end_asked_s < _END_EVERY_S:
+            return
+        self._end_asked_s = now_s
+        try:
+            self._end = end_offsets(self._wire, self._place.topic)[self._place.partition]
+        except TwoPhaseError as error:
+            _log.debug("the end of %s is not known: %s", self._place, error)
 
     def commit(self, identity: Identity) -> Identity | None:
         """Make the transaction visible; the next identity under version 2."""

@@ -160,11 +160,22 @@ class Wire:
 
     def transaction_version(self) -> TransactionVersion:
         """Return the protocol that the cluster's finalised features ask for."""
-        answer = self.ask(ApiVersionsRequest(**_SOFTWARE))
+        answer = self._ask_until_answered(lambda: ApiVersionsRequest(**_SOFTWARE))
         for feature in answer.finalized_features or ():
             if feature.name == "transaction.version" and feature.max_version_level >= 2:  # noqa: PLR2004
                 return TransactionVersion.V2
         return TransactionVersion.V1
+
+    def _ask_until_answered(self, request: Callable[[], Any]) -> Any:
+        """Ask any broker, again after no answer, within `kafka.max.block.ms`."""
+        deadline_s = self.clock.now_s() + self.options.max_block_ms / 1000
+        while True:
+            try:
+                return self.ask(request())
+            except StoreUnavailable:
+                if self.broken or self.clock.now_s() >= deadline_s:
+                    raise
+            self.clock.sleep(self.options.retry_backoff_ms / 1000)
 
     def nodes(self) -> tuple[int, ...]:
         """Return the ids of the cluster's brokers."""

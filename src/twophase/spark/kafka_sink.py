@@ -1,5 +1,6 @@
 """`KafkaSink`: every row of a streaming query, or of a batch job, in Kafka exactly once."""
 
+import logging
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -23,14 +24,18 @@ from twophase.spark.columns import sink_columns
 from twophase.spark.connect import checked_owner
 from twophase.spark.engine import JobEngine, SparkEngine
 from twophase.spark.path import Path, Size, choose
-from twophase.spark.stream import StreamBatch, stream_batch
+from twophase.spark.stream import SinkObject, StreamBatch, stream_batch, wall_ms
 from twophase.spark.unrouted import write_unrouted
+from twophase.spark.written import Written, check_not_written, note_written
 from twophase.watch import Watch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from twophase.commit.effects import Finished
+
+
+_log = logging.getLogger("twophase")
 
 
 class KafkaSink:
@@ -93,13 +98,13 @@ class KafkaSink:
         self._store: KafkaStore | None = None
         self._wire: Wire | None = None
         # Over Spark Connect each run of the query unpickles a sink of its own.
-        self._object_id = uuid4().hex
+        self._made = SinkObject(self._checkpoint, self._owner, uuid4().hex, wall_ms())
         # Two queries that were given one sink object: the second waits, and is then refused.
         self._one_call = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the settings only: a sink that is sent to a Spark Connect server begins there."""
-        here = {"_machine", "_size", "_store", "_wire", "_object_id", "_one_call"}
+        here = {"_machine", "_size", "_store", "_wire", "_made", "_one_call"}
         return {name: value for name, value in vars(self).items() if name not in here}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -116,14 +121,11 @@ class KafkaSink:
             with self._one_call:
                 self._write_plainly(chosen, batch_id, self._name)
             return
-        call = stream_batch(
-            frame,
-            batch_id,
-            checkpoint=self._checkpoint,
-            owner=self._owner,
-            run_id=self._object_id,
-        )
+        call = stream_batch(frame, batch_id, self._made)
+        place = (",".join(self._options.bootstrap_servers), self._name.transactional_id)
+        now = Written(call.run_id, batch_id, self._made.object_id)
         with self._one_call:
+            check_not_written(place, now)
             wire, store = self._connected()
             self._add_source(store, call)
             path = choose(self._size, call.rows_in) if self._path is Path.AUTO else self._path
@@ -136,6 +138,8 @@ class KafkaSink:
                 store=store,
                 engine=engine,
             )
+            note_written(place, now)
+            store.follow_end()
             if engine.prepared:
                 self._size = Size(record.rows, record.bytes, call.rows_in)
 
@@ -190,11 +194,11 @@ class KafkaSink:
             raised = error
             raise
         finally:
-            engine.free()
             watch.stop()
             path = engine.path if engine.prepared else ""
             record = record_of(name, batch, watch, path=path, finished=finished, error=raised)
             notify(self._hooks, record)
+            _free(engine)
         return record
 
     def _checked_group(self, group: str | None) -> str | None:
@@ -214,9 +218,7 @@ class KafkaSink:
 
     def _add_source(self, store: KafkaStore, call: StreamBatch) -> None:
         """Let the batch's transaction say how far its Kafka sources were read, if it is to."""
-        if self._source_group is None:
-            return
-        if not call.progress:
+        if self._source_group is not None and not call.progress and not call.idle:
             raise ConfigurationError(
                 f"source_group is {self._source_group!r}, and offsets/{call.batch.number} of the "
                 "checkpoint names no Kafka source; leave source_group out"
@@ -246,8 +248,11 @@ class KafkaSink:
 
     def _connected(self) -> tuple[Wire, KafkaStore]:
         if self._wire is None or self._store is None or self._wire.broken:
+            self.close()
             self._wire = self._open_wire()
-            self._store = self._store_of(self._name, self._wire)
+            if self._store is None:
+                self._store = self._store_of(self._name, self._wire)
+            self._store.use(self._wire)
         return self._wire, self._store
 
     def _store_of(self, name: SinkName, wire: Wire) -> KafkaStore:
@@ -263,3 +268,11 @@ class KafkaSink:
             wire.close()
             raise
         return wire
+
+
+def _free(engine: SparkEngine) -> None:
+    """Let go of the blocks; a Spark that cannot does not change what became of the batch."""
+    try:
+        engine.free()
+    except Exception as error:  # noqa: BLE001
+        _log.warning("the blocks of a batch could not be freed: %s", error)

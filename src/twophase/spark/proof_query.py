@@ -56,6 +56,8 @@ def start_query(settings: QuerySettings, history: HistoryFile) -> Any:
     conf = {
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
+        # The checker needs every batch's plan.
+        "spark.sql.streaming.minBatchesToRetain": "1000000",
         "spark.driver.extraJavaOptions": _QUICK_JVM,
         "spark.executor.extraJavaOptions": _QUICK_JVM,
         **settings.conf,

@@ -47,6 +47,8 @@ class RoutedPath:
         self._blocks = asked(lambda: ordered.localCheckpoint(eager=True))
         labels = asked(lambda: self._materialised.drop("body").toArrow())
         parts = parts_of(labels, routed)
+        # Every task sends a manifest to every routed partition: the last one that arrived anywhere
+        # says how many are due, and a shuffle of Spark's loses none without an error.
         tasks = 1 + max((m.task for part in parts for m in part.manifests), default=-1)
         found = check(parts, tasks=tasks, routed=routed)
         if isinstance(found, Fault):
@@ -91,13 +93,15 @@ class RoutedPath:
 
     def _speculates(self) -> bool:
         """Whether Spark may start a second copy of a slow task, which a barrier stage forbids."""
-        conf = self._frame.sparkSession.conf
-        if conf.get("spark.speculation", "false") != "true":
+        if not self._on("spark.speculation"):
             return False
-        if conf.get("spark.dynamicAllocation.enabled", "false") == "true":
+        if self._on("spark.dynamicAllocation.enabled"):
             raise ConfigurationError(
                 "spark.speculation and spark.dynamicAllocation.enabled are both true; a send task "
                 "must not be speculated, and Spark forbids that only without dynamic allocation; "
                 "switch one of them off"
             )
         return True
+
+    def _on(self, setting: str) -> bool:
+        return str(self._frame.sparkSession.conf.get(setting, "false")).lower() == "true"

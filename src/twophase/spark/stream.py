@@ -2,13 +2,14 @@
 
 import json
 import logging
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from twophase.commit.marker import offsets_hash
 from twophase.commit.recovery import Batch
 from twophase.errors import ConfigurationError
-from twophase.kafka.progress import Progress, progress_in, rows_between
+from twophase.kafka.progress import Progress, has_idle_source, progress_in, rows_between
 from twophase.spark.connect import named_query, over_connect, read_file
 
 if TYPE_CHECKING:
@@ -16,9 +17,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("twophase")
 
-# Per query of this process: the run that came last, the highest batch, and whether that was planned
-# by this run. A batch that an earlier run had planned is a replay, however young its file is.
-_SEEN: dict[str, tuple[str, int, bool]] = {}
+# Per query of this process: the run that came last, the highest batch, whether that was planned by
+# this run, and when it was asked for. A batch that an earlier run had planned is a replay, however
+# young its file is.
+_SEEN: dict[str, tuple[str, int, bool, int]] = {}
 # How far each query's last batch has read its Kafka sources.
 _PROGRESS: dict[str, tuple[int, Progress]] = {}
 
@@ -27,13 +29,15 @@ _PROGRESS: dict[str, tuple[int, Progress]] = {}
 class StreamBatch:
     """One call: the run that makes it, the batch, and what it reads from Kafka, if anything.
 
-    `rows_in` is about how many rows it reads; None where the sources do not tell.
+    `rows_in` is about how many rows it reads; None where the sources do not tell. `idle`: a source
+    has no offset yet, and may be Kafka.
     """
 
     run_id: str
     batch: Batch
     progress: Progress
     rows_in: int | None
+    idle: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +51,31 @@ class _Call:
     root: str
 
 
-def stream_batch(
-    frame: "DataFrame", number: int, *, checkpoint: str | None, owner: str | None, run_id: str
-) -> StreamBatch:
-    """Return what the call is for, from the query that runs it and its checkpoint.
+@dataclass(frozen=True, slots=True)
+class SinkObject:
+    """What a sink says of itself: the user's names, if given, and the object that was made.
 
-    `owner` is the user's name for the query, by default its id. `run_id` is new for each object
-    that a sink is unpickled to: over Connect that is one for each run of the query.
+    `owner` is the user's name for the query, by default its id. `object_id` is new for each object
+    that a sink is made or unpickled to: over Connect that is one for each run of the query.
     """
+
+    checkpoint: str | None
+    owner: str | None
+    object_id: str
+    made_ms: int
+
+
+def stream_batch(frame: "DataFrame", number: int, sink: SinkObject) -> StreamBatch:
+    """Return what the call is for, from the query that runs it and its checkpoint."""
     session = frame.sparkSession
     if over_connect(session):
-        name, root = named_query(owner, checkpoint)
+        name, root = named_query(sink.owner, sink.checkpoint)
         # Remembered by the run: two sinks of one query are two of them here.
-        call = _Call(session, run_id, run_id, name, root)
-        content, young = read_file(session, f"{root}/offsets/{number}"), False
+        call = _Call(session, sink.object_id, sink.object_id, name, root)
+        content, planned_ms = read_file(session, f"{root}/offsets/{number}"), 0
     else:
-        call = _classic_call(session, checkpoint, owner)
-        content, young = _read_classic(call, number)
+        call = _classic_call(session, sink)
+        content, planned_ms = _read_classic(call, number)
     progress = progress_in(content)
     before = _progress_before(call, number) if progress else {}
     _PROGRESS[call.query] = (number, progress)
@@ -73,29 +85,44 @@ def stream_batch(
             owner=call.owner,
             number=number,
             offsets=offsets_hash(content),
-            first_try=_first_try(call, number, young=young),
+            first_try=_first_try(call, number, planned_ms, sink.made_ms),
         ),
         progress,
         rows_between(before, progress),
+        has_idle_source(content),
     )
 
 
-def _classic_call(session: Any, checkpoint: str | None, owner: str | None) -> _Call:
-    context = session.sparkContext
-    query_id = context.getLocalProperty("sql.streaming.queryId")
-    run_id = context.getLocalProperty("spark.jobGroup.id")
-    if not query_id or not run_id:
+def _classic_call(session: Any, sink: SinkObject) -> _Call:
+    query_id = session.sparkContext.getLocalProperty("sql.streaming.queryId")
+    query = _running(session, query_id) if query_id else None
+    if query is None:
         raise ConfigurationError(
             "no streaming query calls this sink; use it as writeStream.foreachBatch(sink)"
         )
-    root = checkpoint or _checkpoint_of(session, query_id)
-    return _Call(session, query_id, run_id, owner or query_id, root)
+    # Not the job group, which would be the same: users set one of their own in foreachBatch.
+    run_id = str(query.runId().toString())
+    root = sink.checkpoint or str(query.resolvedCheckpointRoot())
+    if sink.checkpoint is not None and _SEEN.get(query_id, ("",))[0] != run_id:
+        _check_own(session, root, query_id)
+    return _Call(session, query_id, run_id, sink.owner or query_id, root)
 
 
-def _read_classic(call: _Call, number: int) -> tuple[bytes, bool]:
-    """Return `offsets/N`, and whether it is younger than this process by two witnesses."""
+def _check_own(session: Any, root: str, query_id: str) -> None:
+    """Refuse a checkpoint that is another query's: its offsets would say nothing of this batch."""
+    found = json.loads(_read(session, f"{root}/metadata")[0]).get("id")
+    if found != query_id:
+        raise ConfigurationError(
+            f"checkpoint is {root}, which belongs to query {found}; this query is {query_id}: give "
+            "its own checkpointLocation, or leave checkpoint out"
+        )
+
+
+def _read_classic(call: _Call, number: int) -> tuple[bytes, int]:
+    """Return `offsets/N`, and when it was planned by two witnesses: 0 if before this process."""
     content, written_ms = _read(call.session, f"{call.root}/offsets/{number}")
-    return content, min(written_ms, _planned_ms(content)) > _process_started_ms(call.session)
+    planned_ms = min(written_ms, _planned_ms(content))
+    return content, planned_ms if planned_ms > _process_started_ms(call.session) else 0
 
 
 def _progress_before(call: _Call, number: int) -> Progress:
@@ -118,21 +145,29 @@ def _progress_before(call: _Call, number: int) -> Progress:
         return {}
 
 
-def _first_try(call: _Call, number: int, *, young: bool) -> bool:
+def _first_try(call: _Call, number: int, planned_ms: int, made_ms: int) -> bool:
     """Whether this very run has planned the batch; False wherever that is not certain.
 
     Only the first batch of a run can be a replay. A second call for it, by another sink of the
-    query or by a user's own retry, makes it no newer.
+    query or by a user's own retry, makes it no newer. Planned before the sink was made, it is
+    another run's. Where an earlier run of this process has called the sink, another process may
+    have run the query since then: only a sink that was made since tells that it has not.
     """
-    run_id, highest, answer = _SEEN.get(call.query, (call.run_id, -1, False))
+    run_id, highest, answer, asked_ms = _SEEN.get(call.query, (call.run_id, -1, False, 0))
+    young = planned_ms > made_ms
     if call.query not in _SEEN:
         answer = young
     elif run_id != call.run_id:
-        answer = young and number > highest
+        answer = young and number > highest and made_ms > asked_ms
     elif number != highest:
         answer = number > highest
-    _SEEN[call.query] = (call.run_id, max(number, highest), answer)
+    _SEEN[call.query] = (call.run_id, max(number, highest), answer, wall_ms())
     return answer
+
+
+def wall_ms() -> int:
+    """Return the time of day."""
+    return int(time.time() * 1000)
 
 
 def _process_started_ms(session: Any) -> int:
@@ -150,16 +185,11 @@ def _planned_ms(content: bytes) -> int:
     return 0
 
 
-def _checkpoint_of(session: Any, query_id: str) -> str:
-    """Return the checkpoint of a running query, which Spark itself keeps to itself."""
-    jvm = session._jvm  # noqa: SLF001 - there is no public way to a query's checkpoint
+def _running(session: Any, query_id: str) -> Any:
+    """Return the running query of this id, which Spark itself keeps to itself; None if none."""
+    jvm = session._jvm  # noqa: SLF001 - there is no public way to a query's run and checkpoint
     queries = session._jsparkSession.sharedState().activeStreamingQueries()  # noqa: SLF001
-    query = queries.get(jvm.java.util.UUID.fromString(query_id))
-    if query is None:
-        raise ConfigurationError(
-            "the checkpoint of the query could not be found; give the sink checkpoint=..."
-        )
-    return str(query.resolvedCheckpointRoot())
+    return queries.get(jvm.java.util.UUID.fromString(query_id))
 
 
 def _read(session: Any, path: str) -> tuple[bytes, int]:
@@ -167,6 +197,10 @@ def _read(session: Any, path: str) -> tuple[bytes, int]:
     jvm = session._jvm  # noqa: SLF001
     place = jvm.org.apache.hadoop.fs.Path(path)
     files = place.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
+    if not files.exists(place):
+        raise ConfigurationError(
+            f"{path} is not there; checkpoint must be the query's own checkpointLocation"
+        )
     status = files.getFileStatus(place)
     stream = files.open(place)
     try:

@@ -88,10 +88,13 @@ class SendTask:
             )
         sender = Sender(connection(self.options).wire, self.identity)
         tally = Tally()
-        for block in blocks_of(batches):
-            tally.add(block)
-            sender.send(block)
-        sent = confirmed(tally.summary(), sender.flush())
+        try:
+            for block in blocks_of(batches):
+                tally.add(block)
+                sender.send(block)
+            sent = confirmed(tally.summary(), sender.flush())
+        finally:
+            sender.close()
         yield _sent_rows(sent.partitions)
 
 

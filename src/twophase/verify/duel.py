@@ -80,8 +80,8 @@ def duel(
             )
             for at, sink in enumerate(sinks)
         ]
-        with _filling(source, plan):
-            _fight(trials, plan, told)
+        with _filling(source, plan) as filled:
+            _fight(trials, plan, told, filled)
         verdicts = tuple(trial.verdict() for trial in trials)
     return Outcome(
         verdicts,
@@ -91,20 +91,23 @@ def duel(
     )
 
 
-def _fight(trials: Sequence[Trial], plan: Plan, told: Told) -> None:
-    """Let all queries run and die; the first failure, or an interrupt, stops them all."""
+def _fight(trials: Sequence[Trial], plan: Plan, told: Told, filled: Future[None]) -> None:
+    """Let all queries run and die; the first failure, or an interrupt, stops them all.
+
+    A source that is not filled any more is a failure too: nobody would ever be done.
+    """
     stopping = threading.Event()
     with ThreadPoolExecutor(len(trials)) as pool:
         fights: list[Future[None]] = [
             pool.submit(_survive, trial, plan, stopping) for trial in trials
         ]
         try:
-            left = set(fights)
+            left = {*fights}
             while left:
                 done, left = wait(left, timeout=_TELL_EVERY_S)
                 told({each.sink: Standing(each.reader.rows, each.driver.kills) for each in trials})
-                for fight in done:
-                    fight.result()
+                for over in (*done, *((filled,) if filled.done() else ())):
+                    over.result()
         finally:
             stopping.set()
 
@@ -128,8 +131,8 @@ def _survive(trial: Trial, plan: Plan, stopping: threading.Event) -> None:
 
 
 @contextmanager
-def _filling(source: Source, plan: Plan) -> Iterator[None]:
-    """Fill the source beside what happens inside, at a steady rate; raise what stopped it."""
+def _filling(source: Source, plan: Plan) -> Iterator[Future[None]]:
+    """Fill the source beside what happens inside, at a steady rate."""
     stopping = threading.Event()
 
     def fill() -> None:
@@ -144,7 +147,6 @@ def _filling(source: Source, plan: Plan) -> Iterator[None]:
     with ThreadPoolExecutor(1) as pool:
         filled = pool.submit(fill)
         try:
-            yield
+            yield filled
         finally:
             stopping.set()
-        filled.result()

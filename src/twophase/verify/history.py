@@ -118,7 +118,9 @@ class HistoryFile:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
     def record(self, event: Event) -> None:
-        """Append an event."""
+        """Append an event; after `close` nothing is written, wherever the file's number went."""
+        if self._file < 0:
+            return
         line = {_KIND: type(event).__name__, **asdict(event)}
         # The line break comes first as well: behind a line that a killed process has not finished,
         # this one would else be lost with it.
@@ -130,7 +132,9 @@ class HistoryFile:
 
     def close(self) -> None:
         """Close the file."""
-        os.close(self._file)
+        closing, self._file = self._file, -1
+        if closing >= 0:
+            os.close(closing)
 
     def __enter__(self) -> Self:
         return self

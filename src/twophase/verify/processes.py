@@ -7,7 +7,7 @@ from typing import Final
 
 from twophase.embedded.process import ProcessIdentity
 
-_EXECUTOR: Final = b"CoarseGrainedExecutorBackend"
+_EXECUTOR: Final = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
 _PROC: Final = Path("/proc")
 
 
@@ -31,8 +31,8 @@ def executors_below(pid: int) -> list[ProcessIdentity]:
     return [process for process in descendants(pid) if _EXECUTOR in _command(process.pid)]
 
 
-def _command(pid: int) -> bytes:
+def _command(pid: int) -> list[bytes]:
     try:
-        return (_PROC / str(pid) / "cmdline").read_bytes()
+        return (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
     except OSError:
-        return b""
+        return []

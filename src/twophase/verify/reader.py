@@ -97,6 +97,13 @@ class RunningReader:
             self._collector.seen(), dict(self._reached), self._looks, self._stalls.longest_s
         )
 
+    def abandon(self) -> None:
+        """Stop reading at once and for good; what was seen does not matter any more."""
+        self._deadline_s = 0.0
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(2 * _ANSWER_MS / 1000)
+
     @property
     def rows(self) -> int:
         """How many rows it has seen so far."""

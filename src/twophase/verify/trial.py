@@ -10,12 +10,12 @@ from uuid import uuid4
 from kafka.admin import KafkaAdminClient, NewTopic
 
 from twophase.errors import StoreUnavailable
+from twophase.kafka.ends import end_offsets
 from twophase.kafka.options import KafkaOptions
 from twophase.kafka.wire import Wire
 from twophase.verify.batches import Batches, planned
 from twophase.verify.checker import check
 from twophase.verify.driver import PROGRAM, Driver
-from twophase.verify.ends import end_offsets
 from twophase.verify.fill import Filler
 from twophase.verify.history import HistoryFile
 from twophase.verify.reader import FinalReader, RunningReader, left_open, read_all
@@ -42,7 +42,11 @@ class Source:
         self._stack = ExitStack()
         make_topics(servers, [self.topic])
         self.wire = self._stack.enter_context(Wire(self.options))
-        self._filler = Filler(self.wire, self.topic, self.input, history.record)
+        try:
+            self._filler = Filler(self.wire, self.topic, self.input, history.record)
+        except BaseException:
+            self._stack.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -100,7 +104,12 @@ class Trial:
             record=source.history.record,
             transactional_id=self.transactional_id,
         )
-        self.reader.start()
+        self._stack.callback(self.reader.abandon)
+        try:
+            self.reader.start()
+        except BaseException:
+            self._stack.close()
+            raise
 
     def __enter__(self) -> Self:
         return self

@@ -78,9 +78,10 @@ def test_the_hash_of_a_checkpoint(checkpoint):
 
 
 def test_the_checkpoint_of_another_query(checkpoint):
-    """Its batch 7 is not the owner's batch 7."""
-    with pytest.raises(ConfigurationError, match="belongs to query query-a, and --owner is q"):
-        hash_of_batch(7, "query-b", None, checkpoint)
+    """Its batch 7 is not the owner's batch 7; an owner by name is not in the checkpoint."""
+    assert hash_of_batch(7, "nightly", None, checkpoint)
+    with pytest.raises(ConfigurationError, match="belongs to query query-a, and --owner is 6f1c"):
+        hash_of_batch(7, "6f1c6a0e-6a3f-4f0e-9d0e-0c9f8a3d2b11", None, checkpoint)
 
 
 def test_a_checkpoint_without_the_batch(checkpoint):

@@ -1,9 +1,15 @@
 """The transaction timeout grows when it was too short, and says so when it cannot grow."""
 
-from twophase.errors import ConfigurationError, StoreUnavailable, TransactionExpired
+from twophase.errors import (
+    ConfigurationError,
+    EpochStale,
+    RowRejected,
+    StoreUnavailable,
+    TransactionExpired,
+)
 from twophase.kafka.patience import Patience
 
-ERROR = StoreUnavailable("the broker says no")
+ERROR = EpochStale("the broker says no")
 
 
 def test_before_the_timeout_an_error_means_what_it_says():
@@ -11,6 +17,13 @@ def test_before_the_timeout_an_error_means_what_it_says():
     patience = Patience(60_000)
     assert patience.judge(ERROR, 59.9) is ERROR
     assert patience.timeout_ms == 60_000
+
+
+def test_an_error_of_another_kind_means_what_it_says():
+    """A row that is refused, or a broker that is away, is no matter of time."""
+    patience = Patience(60_000, 60_000)
+    for error in (RowRejected("too large"), StoreUnavailable("no answer")):
+        assert patience.judge(error, 100) is error
 
 
 def test_it_grows_up_to_the_longest():

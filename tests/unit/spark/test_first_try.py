@@ -1,10 +1,11 @@
 """Whether this very run has planned a batch: True only where that is certain."""
 
+import time
 from uuid import uuid4
 
 import pytest
 
-from twophase.spark.stream import _Call, _first_try
+from twophase.spark.stream import _Call, _first_try, wall_ms
 
 
 @pytest.fixture
@@ -12,8 +13,11 @@ def tried():
     """Return what is said of a batch of one query, run by run."""
     query = uuid4().hex
 
-    def ask(run_id, number, *, young):
-        return _first_try(_Call(None, query, run_id, "owner", "root"), number, young=young)
+    def ask(run_id, number, *, young, made_ms=None):
+        time.sleep(0.003)
+        made_ms = wall_ms() if made_ms is None else made_ms
+        planned_ms = made_ms + 5 if young else made_ms - 5
+        return _first_try(_Call(None, query, run_id, "owner", "root"), number, planned_ms, made_ms)
 
     return ask
 
@@ -23,9 +27,16 @@ def test_the_first_batch_of_a_process_by_its_age(tried):
     assert not tried("run", 3, young=False)
 
 
-def test_a_young_file_of_a_process_that_never_saw_the_query(tried):
-    """Nobody else can have planned it."""
+def test_a_file_that_is_younger_than_the_sink(tried):
+    """Planned since the sink was made, by the first run that it sees."""
     assert tried("run", 3, young=True)
+
+
+def test_a_sink_that_is_older_than_the_last_run(tried):
+    """Another process may have run the query between two runs of this one with one sink object."""
+    made_ms = wall_ms()
+    tried("run", 3, young=True, made_ms=made_ms)
+    assert not tried("again", 4, young=True, made_ms=made_ms)
 
 
 def test_later_batches_of_a_run(tried):

@@ -6,7 +6,7 @@ import pytest
 
 from twophase.errors import ConfigurationError
 from twophase.kafka.identity import TopicPartition
-from twophase.kafka.progress import progress_in, rows_between
+from twophase.kafka.progress import has_idle_source, progress_in, rows_between
 from twophase.spark.path import Path, Size, choose
 
 DRIVER, ROUTED = Path.DRIVER, Path.ROUTED
@@ -69,6 +69,12 @@ def test_progress_of_the_slower_of_two_sources():
 def test_a_file_of_another_kind_says_nothing(strange):
     """What is not understood is not guessed."""
     assert progress_in(strange) == {}
+
+
+def test_a_source_without_an_offset_yet():
+    """It may be Kafka, and nobody can tell."""
+    assert has_idle_source(content("-", "17"))
+    assert not has_idle_source(content("17"))
 
 
 def test_rows_between_two_batches():
