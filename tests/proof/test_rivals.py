@@ -46,11 +46,11 @@ def test_two_drivers_on_one_checkpoint_at_once(broker, open_trial):
 def test_two_queries_on_one_sink_id(kafka, open_trial):
     """Expected: the second is refused by the first one's name; the first goes on when restarted."""
     trial = open_trial(kafka)
-    trial.run(faults=[["after", "commit", 1, "die whole"]])
+    assert trial.run(faults=[["after", "commit", 1, "die whole"]]) == -9
     other = trial.another_driver("other query", checkpoint=str(trial.folder / "other"))
     trial.refused("TWOPHASE_OWNED_BY_ANOTHER", other)
     trial.finish()
-    assert {number for number, outcome in trial.outcomes() if outcome == "committed"} == {0, 1, 2}
+    assert (1, "skipped") in trial.outcomes()
     trial.check()
 
 

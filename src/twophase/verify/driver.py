@@ -141,6 +141,11 @@ class Driver:
         self._history.record(ended)
 
     def _signal(self, number: int) -> None:
-        if self._process is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, number)
+        """Signal the whole tree: PySpark's workers have process groups of their own."""
+        if self._process is None:
+            return
+        below = descendants(self._process.pid)
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)
+        for each in below:
+            each.send(number)

@@ -186,10 +186,18 @@ def test_a_marker_that_is_gone(start, broker, topic, sink_id):
         ApiKey.END_TXN,
         ApiKey.OFFSET_FETCH,
         ApiKey.DESCRIBE_TRANSACTIONS,
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        ApiKey.FIND_COORDINATOR,
+        ApiKey.METADATA,
+        ApiKey.API_VERSIONS,
     ],
 )
 def test_a_lost_message_of_any_kind(api, direction, start, connect, broker, topic):
     """Every kind of request or answer lost once, in every batch: each batch once."""
+    first = {ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN}
+    if api in first and broker.version != "3.9.2":
+        pytest.skip("version 2 has no such request")
     with KafkaProxy(broker.proxied) as proxy:
         far = connect(proxy.bootstrap_servers, request_timeout_ms=1_000, max_block_ms=8_000)
         run = start(via=far)
