@@ -90,11 +90,3 @@ def test_an_executor_is_killed(task, pipeline, tmp_path):
     assert code == 0, said[-3000:]
     assert memory.exists()
     pipeline.check()
-
-
-@pytest.mark.timeout(300)
-def test_with_speculation_on(pipeline):
-    """Send tasks run in a barrier stage, which Spark does not speculate."""
-    code, said = pipeline.run(conf={"spark.speculation": "true"}, rows_per_batch=1_000)
-    assert code == 0, said[-3000:]
-    pipeline.check()

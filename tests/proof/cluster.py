@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from support.readers import partitions, wait_until_ended
 
 from twophase.embedded.ports import free_ports
+from twophase.verify.chaos import KEEP_PLANS
 from twophase.verify.history import HistoryFile
 from twophase.verify.rows import Input
 from twophase.verify.supervisor import Supervisor
@@ -39,15 +40,22 @@ class Keyless(Input):
 class ClusterTrial(Trial):
     """A trial whose query runs under a supervisor, judged by the readers of two libraries."""
 
-    def __init__(self, source, folder, *, rows_per_batch, **settings):
+    def __init__(self, source, folder, *, rows_per_batch, conf=None, **settings):
         super().__init__(
             source,
             folder,
             rows_per_batch=rows_per_batch,
             program=PROGRAM,
+            conf={**KEEP_PLANS, **(conf or {})},
             **{"options": {"path": "routed"}, **settings},
         )
         self.supervisor = Supervisor(self)
+        self.filled = 0
+
+    def fill(self, rows):
+        """Write so many more rows to the source."""
+        self.source.fill(self.filled, self.filled + rows)
+        self.filled += rows
 
     def __exit__(self, *_):
         super().__exit__()
@@ -80,8 +88,9 @@ def cluster_trial(brokers, folder, *, rows, fill=None, kind=Input, **settings):
     with ExitStack() as stack:
         history = stack.enter_context(HistoryFile(folder / "history.jsonl"))
         source = stack.enter_context(Source(brokers.bootstrap_servers, rows, history, kind))
-        source.fill(0, fill)
-        yield stack.enter_context(ClusterTrial(source, folder / "q", **settings))
+        trial = stack.enter_context(ClusterTrial(source, folder / "q", **settings))
+        trial.fill(rows if fill is None else fill)
+        yield trial
 
 
 def streamed(bootstrap_servers, topic, timeout_s=900.0):

@@ -15,8 +15,10 @@ from twophase.verify.history import FaultInjected
 
 from .cluster import QUICK_FAILOVER, RUN_S, cluster_trial
 
-ROWS = 30_000
-ROWS_PER_BATCH = 1_000
+ROWS_PER_BATCH = 500
+# Enough for the batches before, in and after one fault, however quick the machine is.
+PART = 16 * ROWS_PER_BATCH
+KILLS = 3
 MIB = 1024 * 1024
 DISK_MIB = 160
 
@@ -27,6 +29,12 @@ versions = pytest.mark.parametrize("version", ["4.3.1", "3.9.2"])
 def fault(trial, kind, target):
     """Put a fault into the history."""
     trial.source.history.record(FaultInjected(sink=trial.sink, kind=kind, target=target))
+
+
+def begun(kafka, folder, *, parts):
+    """Begin a trial of so many parts, of which the source has the first."""
+    rows = parts * PART
+    return cluster_trial(kafka, folder, rows=rows, fill=PART, rows_per_batch=ROWS_PER_BATCH)
 
 
 def until_open(trial):
@@ -40,15 +48,16 @@ def until_open(trial):
 
 
 def kill_in_a_transaction(trial, node):
-    """Kill a node while a transaction is open, three times with batches between, and restart it."""
-    for _ in range(3):
+    """Kill a node while a transaction is open, some times with batches between; restart it."""
+    for _ in range(KILLS):
         trial.supervisor.wait_for_batches(2, RUN_S)
         until_open(trial)
-        fault(trial, "kill -9", f"node {node().node_id}")
         killed = node()
+        fault(trial, "kill -9", f"node {killed.node_id}")
         killed.kill()
         trial.supervisor.wait_for_batches(2, RUN_S)
         killed.start()
+        trial.fill(PART)
 
 
 @versions
@@ -59,7 +68,7 @@ def test_the_coordinator_is_killed(version, private_kafka, tmp_path):
     whoever is coordinator then dies next.
     """
     kafka = private_kafka(nodes=3, version=version, properties=QUICK_FAILOVER)
-    with cluster_trial(kafka, tmp_path, rows=ROWS, rows_per_batch=ROWS_PER_BATCH) as trial:
+    with begun(kafka, tmp_path, parts=1 + KILLS) as trial:
 
         def coordinator():
             wire, name = trial.source.wire, trial.transactional_id
@@ -75,7 +84,7 @@ def test_the_coordinator_is_killed(version, private_kafka, tmp_path):
 def test_a_leader_of_the_target_is_killed(version, private_kafka, tmp_path):
     """Expected: the blocks go to the next leader, in the same transaction or in a repeated one."""
     kafka = private_kafka(nodes=3, version=version, properties=QUICK_FAILOVER)
-    with cluster_trial(kafka, tmp_path, rows=ROWS, rows_per_batch=ROWS_PER_BATCH) as trial:
+    with begun(kafka, tmp_path, parts=1 + KILLS) as trial:
 
         def leader():
             answer = trial.source.wire.ask(leaders_request([trial.target]))
@@ -90,7 +99,7 @@ def test_a_leader_of_the_target_is_killed(version, private_kafka, tmp_path):
 def test_all_brokers_are_gone_for_a_while(how, private_kafka, tmp_path):
     """Expected: nothing is written for 20 seconds; then the query goes on, or is started again."""
     kafka = private_kafka(nodes=3, properties=QUICK_FAILOVER)
-    with cluster_trial(kafka, tmp_path, rows=ROWS, rows_per_batch=ROWS_PER_BATCH) as trial:
+    with begun(kafka, tmp_path, parts=2) as trial:
         trial.supervisor.wait_for_batches(2, RUN_S)
         until_open(trial)
         fault(trial, how, "all nodes")
@@ -98,9 +107,10 @@ def test_all_brokers_are_gone_for_a_while(how, private_kafka, tmp_path):
             node.kill() if how == "killed" else node.pause()
         before = trial.reader.rows
         trial.supervisor.sleep(20)
-        assert trial.reader.rows == before < ROWS
+        assert trial.reader.rows == before < PART
         for node in kafka.nodes:
             node.launch() if how == "killed" else node.resume()
+        trial.fill(PART)
         trial.finish()
         trial.check()
 
@@ -143,20 +153,19 @@ def test_the_disk_of_a_broker_is_full(version, private_kafka, tmp_path):
 
 def fill_the_disk_and_go_on(kafka, disk, folder):
     (node,) = kafka.nodes
-    with cluster_trial(
-        kafka, folder, rows=4 * ROWS, fill=ROWS, rows_per_batch=ROWS_PER_BATCH
-    ) as trial:
+    with begun(kafka, folder, parts=3) as trial:
         trial.supervisor.wait_for_batches(2, RUN_S)
         fault(trial, "disk full", "node 1")
         fill_up(disk)
-        filling = threading.Thread(target=trial.source.fill, args=(ROWS,), daemon=True)
+        filling = threading.Thread(target=trial.fill, args=(2 * PART,), daemon=True)
         filling.start()
         deadline = time.monotonic() + 120
         while node.running:
             assert time.monotonic() < deadline, "the broker still runs"
             trial.supervisor.sleep(0.2)
+        assert trial.reader.rows < 3 * PART
         (disk / "ballast").unlink()
-        node.start()
+        node.restart()
         filling.join(120)
         assert not filling.is_alive()
         trial.finish()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from twophase.verify.chaos import FAULTS, KEEP_PLANS, ChaosPlan, chaos
+from twophase.verify.chaos import FAULTS, ChaosPlan, chaos
 from twophase.verify.history import FaultInjected, History
 
 from .cluster import QUICK_FAILOVER, cluster_trial
@@ -38,7 +38,7 @@ def test_chaos(private_kafka, tmp_path):
         fill=0,
         rows_per_batch=20_000,
         master="local-cluster[2,1,1024]",
-        conf={**KEEP_PLANS, "spark.executor.memory": "768m"},
+        conf={"spark.executor.memory": "768m"},
         kafka={"kafka.transaction.timeout.ms": 1_000 * TIMEOUT_S},
     ) as trial:
         report = chaos(trial, kafka, plan)

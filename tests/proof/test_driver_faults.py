@@ -37,7 +37,7 @@ def die_in_turn(trial, deaths):
         assert driver.code == -9, f"{where}: {driver.last_words()}"
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1_200)
 @pytest.mark.parametrize(
     ("path", "deaths"),
     [

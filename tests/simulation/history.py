@@ -161,7 +161,7 @@ class History:
 
     def advance(self, process):
         """One step of one process: an answer reaches it, and it asks the next thing, or it dies."""
-        if self.happens(0.006):
+        if process.doomed or self.happens(0.006):
             self.kill(process)
             return
         call = process.go_on()
@@ -181,9 +181,12 @@ class History:
         if answer in {None, MOVED, Interruption}:
             return
         if call[0] == "look" and process.effect == "DescribeLast":
-            process.outdated = process.number in process.query.commits
+            # A known limit (docs/guarantees.md): whoever looks after another has gone further takes
+            # that one's aborted transaction for its own. Who deletes markers stops such a driver.
+            outdated = process.number in process.query.commits
+            process.doomed = outdated and self.tampering == "delete"
         if call[0] == "fetch" and process.effect == "ReadMarker":
-            process.unread = process.outdated = False
+            process.unread = False
         if call[0] not in {"init", "end"} or answer[0] is not OK or answer[1] is None:
             return
         if call[0] == "init" and not self.claimed(process, call[1:3], answer[2]):
@@ -257,10 +260,9 @@ class History:
 
     def lets_delete(self):
         """Whether the marker may be deleted now."""
-        # Known limits (docs/guarantees.md): a driver that planned a batch itself believes that
-        # nobody has written it, unless a marker says so; and one that looks after another has gone
-        # further takes that one's aborted transaction for its own.
-        read = not any(process.unread or process.outdated for process in self.processes)
+        # A known limit (docs/guarantees.md): a driver that planned a batch itself believes that
+        # nobody has written it, unless a marker says so.
+        read = not any(process.unread for process in self.processes)
         return read and (self.crowd == 1 or any(self.broker.logs))
 
     def tamper(self):

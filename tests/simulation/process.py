@@ -48,7 +48,7 @@ class Process:
         self.wire = SimulatedWire(self, history.version)
         self.machine = Noted(parts.machine(), self)
         self.store = parts.store(self.wire, SinkName("sink"), "topic")
-        self.dead = self.unread = self.outdated = False
+        self.dead = self.unread = self.doomed = False
         self.answer = self.effect = None
         self.held, self.number = (-1, -1), 0
         self.done = self.generation = self.fences = self.stalled_steps = 0

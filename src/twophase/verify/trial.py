@@ -11,6 +11,7 @@ from kafka.admin import KafkaAdminClient, NewTopic
 
 from twophase.errors import StoreUnavailable
 from twophase.kafka.ends import end_offsets
+from twophase.kafka.leaders import leaders_in, leaders_request
 from twophase.kafka.options import KafkaOptions
 from twophase.kafka.wire import Wire
 from twophase.verify.batches import Batches, planned
@@ -27,6 +28,7 @@ TWOPHASE: Final = "twophase"
 SPARK: Final = "Spark's own sink"
 PARTITIONS: Final = 4
 _POLL_S: Final = 0.01
+_TOPICS_S: Final = 60.0
 
 
 class Source:
@@ -189,6 +191,19 @@ def make_topics(servers: str, names: Sequence[str], partitions: int = PARTITIONS
     admin = KafkaAdminClient(bootstrap_servers=servers)
     try:
         admin.create_topics([NewTopic(name, partitions, -1) for name in names])
-        admin.wait_for_topics(list(names))
     finally:
         admin.close()
+    with Wire(KafkaOptions.parse({"kafka.bootstrap.servers": servers})) as wire:
+        for node in wire.nodes():
+            _wait_for_leaders(wire, node, names, partitions * len(names))
+
+
+def _wait_for_leaders(wire: Wire, node: int, names: Sequence[str], count: int) -> None:
+    """Wait until this broker knows the topics; one knows them a moment before the others."""
+    deadline_s = time.monotonic() + _TOPICS_S
+    while len(leaders_in(wire.ask(leaders_request(names), node))) < count:
+        if time.monotonic() > deadline_s:
+            raise StoreUnavailable(
+                f"node {node} does not know {', '.join(names)} after {_TOPICS_S:.0f} s; try again"
+            )
+        time.sleep(_POLL_S)
