@@ -89,6 +89,17 @@ def stream_classic(_spark, **arguments):
         return stream(session, **arguments)
 
 
+def started(writer, tries=5):
+    """Start a query; a busy machine may take longer for a worker than Spark waits."""
+    for left in reversed(range(tries)):
+        try:
+            return writer.start()
+        except Exception as error:
+            if not left or "waiting for the Python worker to connect back" not in str(error):
+                raise
+    return None
+
+
 def stream(spark, *, source, columns, checkpoint, sink, notes, die=None):
     """Run a query until its source is used up; return its id, the notes and the error, if any."""
     Path(notes).unlink(missing_ok=True)
@@ -97,7 +108,7 @@ def stream(spark, *, source, columns, checkpoint, sink, notes, die=None):
         reader = reader.schema(source["schema"])
     writer = reader.load(source.get("path")).selectExpr(*columns).writeStream
     writer = writer.foreachBatch(sink_of(sink, notes=notes, die=die))
-    query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+    query = started(writer.option("checkpointLocation", checkpoint).trigger(availableNow=True))
     error = None
     try:
         ended = query.awaitTermination(100)

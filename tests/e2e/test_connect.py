@@ -162,6 +162,7 @@ def test_the_process_of_the_query_dies(when, outcome, query, kafka, topic):
     assert values(kafka.bootstrap_servers, topic) == [b"once", b"next"]
 
 
+@pytest.mark.long
 def test_between_classic_mode_and_connect(query, kafka, topic):
     """With its id as the owner a query finds its marker over Connect, and back in classic mode."""
     query.files.add({"k": "a", "v": "once"})
@@ -184,6 +185,7 @@ def test_between_classic_mode_and_connect(query, kafka, topic):
     assert values(kafka.bootstrap_servers, topic) == [b"once", b"next"]
 
 
+@pytest.mark.long
 def test_a_name_is_an_owner_in_classic_mode_too(query, kafka, topic):
     """A query that was named over Connect keeps its name where it moves."""
     query.files.add({"k": "a", "v": "once"})
@@ -228,6 +230,7 @@ def test_what_is_missing_is_named(changed, said, client, query):
     assert "\n" not in found
 
 
+@pytest.mark.long
 def test_kafka_to_kafka_and_a_topic_for_each_row(query, kafka, make_topic, topic):
     """A small range of offsets goes through the driver unforced; topics come from the column."""
     source, other = make_topic(kafka), make_topic(kafka)
@@ -272,6 +275,7 @@ def test_batch_jobs(path, client, query, kafka, topic):
     assert found == [f"{number}".encode() for number in range(500)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", ["driver", "routed"])
 def test_our_own_errors_come_through(path, client, query, kafka, topic):
     """What a task raises on an executor is our own error in the client, with all it says."""
@@ -285,11 +289,13 @@ def test_our_own_errors_come_through(path, client, query, kafka, topic):
     assert values(kafka.bootstrap_servers, topic, committed=False) == []
 
 
+@pytest.mark.long
 def test_what_the_settings_of_the_server_say(client):
     """Speculation, which asks for a barrier, and the slots, of which local[2] has two."""
     assert client.ask("seen") == [True, 2]
 
 
+@pytest.mark.long
 def test_the_server_lets_go_of_the_blocks(client, query):
     """The client cannot drop what was materialised: the server's own garbage collector does."""
     given = {name: query.sink[name] for name in ("sink_id", "topic", "options")}
@@ -303,9 +309,9 @@ def test_a_sink_travels_as_its_settings(query):
     """What was sent away begins anew: another run, no connection, its own lock; and it works."""
     sink = KafkaSink(**query.sink)
     there = pickle.loads(pickle.dumps(sink))
-    same = vars(sink).keys() - {"_machine", "_one_call", "_object_id"}
+    same = vars(sink).keys() - {"_machine", "_one_call", "_made"}
     assert {name: vars(there)[name] for name in same} == {name: vars(sink)[name] for name in same}
-    assert there._object_id != sink._object_id
+    assert there._made.object_id != sink._made.object_id
     assert there._machine is not sink._machine
     with there._one_call:
         assert repr(there) == repr(sink)

@@ -14,7 +14,7 @@ from twophase.verify.history import BatchDone, History
 from twophase.verify.trial import Trial
 
 PROGRAM = (str(Path(__file__).parent / "proof_faults.py"),)
-RUN_S = 150.0
+RUN_S = 240.0
 
 
 class FaultyTrial(Trial):

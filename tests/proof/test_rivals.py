@@ -32,8 +32,12 @@ def test_two_drivers_on_one_checkpoint_one_hangs(when, step, code, broker, open_
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_two_drivers_on_one_checkpoint_at_once(broker, open_trial):
-    """Expected: whoever loses the sink or the checkpoint stops by name; each row is there once."""
+    """Expected: whoever loses the sink or the checkpoint stops by name; each row is there once.
+
+    Both take the id in the same moment, in the middle of the query's life.
+    """
     trial = open_trial(broker, rows=1_500)
+    assert trial.run(faults=[["after", "send", 1, "die whole"]]) == -9
     drivers = [trial.driver, trial.another_driver("second driver")]
     for at, driver in enumerate(drivers):
         trial.start_until(f"{at}", driver, faults=[["before", "own", 0, f"wait at {at}"]])

@@ -189,7 +189,8 @@ class KafkaSink:
             finished = write_batch(machine, call_id, batch, store, engine, watch=watch)
         except RecoveryError as error:
             raised = named(error, name, self._marker_topic)
-            raise raised from error
+            # The same refusal with the real names in it: one text is enough for a person.
+            raise raised from None
         except BaseException as error:
             raised = error
             raise

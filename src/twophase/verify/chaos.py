@@ -12,12 +12,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
 from twophase.embedded import EmbeddedKafka
-from twophase.errors import ConfigurationError
+from twophase.errors import ConfigurationError, StoreUnavailable
 from twophase.verify.driver import Driver
 from twophase.verify.history import FaultInjected
 from twophase.verify.processes import executors_below
@@ -29,7 +29,7 @@ KEEP_PLANS: Final = {"spark.sql.streaming.minBatchesToRetain": "1000000"}
 _FILL_EVERY_S: Final = 0.5
 _QUIET_MAX_S: Final = 10.0
 _EXECUTORS_TIMEOUT_S: Final = 60.0
-_RIVAL_MAX_S: Final = 60.0
+_RIVAL_MAX_S: Final = 180.0
 _RIVAL_LOOK_S: Final = 0.2
 
 
@@ -51,6 +51,11 @@ class ChaosPlan:
     def rows(self) -> int:
         """How many rows the source gets."""
         return int(self.seconds * self.rows_per_s)
+
+    @property
+    def step(self) -> int:
+        """How many rows it gets at once."""
+        return max(1, int(self.rows_per_s * _FILL_EVERY_S))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,20 @@ class Stage:
     def pause(self, least_s: float, most_s: float) -> None:
         """Let some time pass, in which the query is tended."""
         self.supervisor.sleep(self.rng.uniform(least_s, most_s))
+
+    def works_again(self) -> bool:
+        """Wait until another batch is done, and a moment longer; False when all rows are written.
+
+        All of them are written only when the time is over, or nearly so.
+        """
+        trial, due = self.trial, self.trial.last_done() + 1
+        self.supervisor.wait_until(
+            lambda: trial.last_done() >= due or trial.finished(), self.plan.stall_limit_s
+        )
+        self.pause(0, _QUIET_MAX_S)
+        with suppress(StoreUnavailable):
+            return not trial.finished()
+        return True
 
     def note(self, kind: str, target: str) -> None:
         """Put a fault into the history."""
@@ -185,13 +204,15 @@ def chaos(trial: Trial, cluster: EmbeddedKafka, plan: ChaosPlan) -> ChaosReport:
             f"the source has {trial.source.input.rows} rows and the plan {plan.rows}; make the "
             "source with the rows of the plan"
         )
-    stage, counts, began_s = Stage(trial, cluster, plan), Counter[str](), time.monotonic()
+    stage, counts = Stage(trial, cluster, plan), Counter[str]()
     supervisor = stage.supervisor
+    # The first start takes long and is not what is measured.
+    trial.source.fill(0, plan.step)
+    supervisor.wait_for_batches(1, plan.stall_limit_s)
+    supervisor.longest_stall_s, began_s = 0.0, time.monotonic()
     with _filling(trial.source, plan):
         for kind in _drawn(stage.rng):
-            supervisor.wait_for_batches(1, plan.stall_limit_s)
-            stage.pause(0, _QUIET_MAX_S)
-            if time.monotonic() - began_s > plan.seconds:
+            if not stage.works_again() or time.monotonic() - began_s > plan.seconds:
                 break
             FAULTS[kind](stage)
             counts[kind] += 1
@@ -221,17 +242,16 @@ def _drawn(rng: random.Random) -> Iterator[str]:
 
 @contextmanager
 def _filling(source: Source, plan: ChaosPlan) -> Iterator[None]:
-    """Fill the source beside what happens inside, at a steady rate; raise what stopped it."""
+    """Fill the rest of the source beside what happens inside, at a steady rate."""
     stopping = threading.Event()
 
     def fill() -> None:
-        step = max(1, int(plan.rows_per_s * _FILL_EVERY_S))
         began_s = time.monotonic()
-        for at, first in enumerate(range(0, plan.rows, step)):
+        for at, first in enumerate(range(plan.step, plan.rows, plan.step)):
             due_s = began_s + at * _FILL_EVERY_S
             if stopping.wait(max(0.0, due_s - time.monotonic())):
                 return
-            source.fill(first, min(first + step, plan.rows))
+            source.fill(first, min(first + plan.step, plan.rows))
 
     with ThreadPoolExecutor(1) as pool:
         filled = pool.submit(fill)
