@@ -113,6 +113,9 @@ class Engine(Protocol):
     def send(self, identity: Any, summary: Summary) -> Summary:
         """Send the blocks; return what was acknowledged; `BlocksGone` if some are lost."""
 
+    def confirm(self) -> None:
+        """Raise `CommitRejected` where what was acknowledged is known to be there no more."""
+
 
 def write_batch(
     machine: Machine,
@@ -152,7 +155,7 @@ def _perform(  # noqa: PLR0911 - a table
         case ReadMarker() | ReadBack():
             return _read_marker(store)
         case WriteMarker(identity):
-            return _judged(store, watch, _write_marker(store, identity, effect))
+            return _judged(store, watch, _write_marker(store, engine, identity, effect))
         case Commit(identity):
             return _judged(store, watch, _commit(store, identity))
         case ExecutePlan():
@@ -188,9 +191,12 @@ def _read_marker(store: Store) -> Event:
         return MarkerUnread(error)
 
 
-def _write_marker(store: Store, identity: Any, effect: WriteMarker) -> Event:
+def _write_marker(store: Store, engine: Engine, identity: Any, effect: WriteMarker) -> Event:
     try:
-        return MarkerWritten(store.write_marker(identity, effect))
+        marker = store.write_marker(identity, effect)
+        # The last question before the commit.
+        engine.confirm()
+        return MarkerWritten(marker)
     except TwoPhaseError as error:
         return MarkerFailed(error)
 

@@ -41,12 +41,6 @@ def whole_batches(trial):
     return found
 
 
-# The blocks were acknowledged by a topic that is no more, and the sink commits all the same.
-LOST = pytest.mark.xfail(
-    strict=True, reason="the sink does not compare topic ids before it commits"
-)
-
-
 @pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
@@ -54,8 +48,8 @@ LOST = pytest.mark.xfail(
     [
         ("before", "prepare"),
         ("after", "prepare"),
-        pytest.param("after", "send", marks=LOST),
-        pytest.param("after", "write_marker", marks=LOST),
+        ("after", "send"),
+        ("after", "write_marker"),
     ],
 )
 def test_made_anew_while_a_batch_is_written(when, step, broker, open_trial):

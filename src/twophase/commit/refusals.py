@@ -62,8 +62,10 @@ def checkpoint_behind(batch: "Batch", marker: Marker) -> RecoveryError:
     """Return the refusal of a batch before the last one in the topic."""
     return CheckpointBehind(
         f"batch {marker.batch} is in the topic already and the checkpoint is at {batch.number}: "
-        "it was rolled back or copied from an older one; restore the newer checkpoint, then no "
-        "row is lost or doubled; what the topic has is shown by\n"
+        "another driver of this query wrote it while this one started, or the checkpoint was "
+        "rolled back or copied from an older one; make sure that only one driver runs and start "
+        "again, or restore the newer checkpoint, then no row is lost or doubled; what the topic "
+        "has is shown by\n"
         f"  twophase sinks show {_sink(batch)}\n"
         f"or, where the rows of batches {batch.number} to {marker.batch} may be doubled:\n"
         f"  {_not_committed(batch)}"

@@ -34,6 +34,11 @@ def leaders_in(answer: Any) -> dict[TopicPartition, int]:
     }
 
 
+def topic_ids_in(answer: Any) -> dict[str, Any]:
+    """Return the id of each topic that a Metadata answer knows: made anew, a topic has another."""
+    return {topic.name: topic.topic_id for topic in answer.topics if topic.error_code == 0}
+
+
 def partition_counts_in(answer: Any) -> Mapping[str, int]:
     """Return how many partitions each topic of a Metadata answer has; raise for one without."""
     counts = {}

@@ -160,13 +160,13 @@ class Wire:
 
     def transaction_version(self) -> TransactionVersion:
         """Return the protocol that the cluster's finalised features ask for."""
-        answer = self._ask_until_answered(lambda: ApiVersionsRequest(**_SOFTWARE))
+        answer = self.ask_until_answered(lambda: ApiVersionsRequest(**_SOFTWARE))
         for feature in answer.finalized_features or ():
             if feature.name == "transaction.version" and feature.max_version_level >= 2:  # noqa: PLR2004
                 return TransactionVersion.V2
         return TransactionVersion.V1
 
-    def _ask_until_answered(self, request: Callable[[], Any]) -> Any:
+    def ask_until_answered(self, request: Callable[[], Any]) -> Any:
         """Ask any broker, again after no answer, within `kafka.max.block.ms`."""
         deadline_s = self.clock.now_s() + self.options.max_block_ms / 1000
         while True:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from twophase.commit.summary import Summary
 from twophase.kafka.identity import Identity
+from twophase.kafka.topic_ids import TopicIds
 from twophase.kafka.wire import Wire
 from twophase.spark.driver_path import DriverPath
 from twophase.spark.path import Path
@@ -25,6 +26,7 @@ class SparkEngine:
         self._frame = frame
         self._driver = DriverPath(frame, wire, topic, spread_from=batch)
         self._routed = RoutedPath(frame, wire, topic)
+        self._topics = TopicIds(wire)
         self.path = path
         self.prepared = False
 
@@ -46,7 +48,12 @@ class SparkEngine:
     def send(self, identity: Identity, summary: Summary) -> Summary:
         """Send the blocks from where they lie."""
         sender = self._driver if self.path is Path.DRIVER else self._routed
+        self._topics.remember({part.topic for part in summary.partitions})
         return sender.send(identity, summary)
+
+    def confirm(self) -> None:
+        """Raise if a topic was made anew since its blocks were sent: they went with the old one."""
+        self._topics.confirm()
 
     def free(self) -> None:
         """Let go of the blocks, in memory and on the executors' disks."""

@@ -1,8 +1,11 @@
 """Batches through the machine on a real broker: each in the topic once, or refused by name."""
 
+import time
 from uuid import uuid4
 
 import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.admin import KafkaAdminClient
 from support.engines import RowsEngine
 from support.readers import values
@@ -250,3 +253,46 @@ def test_a_row_that_only_the_broker_refuses_ends_its_transaction(broker, wire, m
     assert not [one for one in open_ones if sink_id in one.transactional_id]
     assert run.write(0, [b"small"], first_try=True)[0] is Outcome.COMMITTED
     assert values(broker.bootstrap_servers, small) == [b"small"]
+
+
+class Recreating(RowsEngine):
+    """After its first send the topic is deleted and made anew: what was acknowledged is gone."""
+
+    def send(self, identity, summary):
+        sent = super().send(identity, summary)
+        if self.sent == 1:
+            recreate(self.wire.options.bootstrap_servers[0], self.topic)
+        return sent
+
+
+class Trusting(Recreating):
+    """The same without the comparison of topic ids."""
+
+    def confirm(self):
+        pass
+
+
+def recreate(servers, topic):
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.delete_topics([topic])[topic].result(timeout=30)
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            admin.create_topics([NewTopic(topic, num_partitions=1)])[topic].result(timeout=30)
+        except KafkaException:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        else:
+            return
+
+
+@pytest.mark.parametrize(("kind", "attempts"), [(Recreating, 2), (Trusting, 1)])
+def test_a_topic_that_is_made_anew_under_a_batch(kind, attempts, start, broker, topic, wire):
+    """The batch is sent again into the new topic; without the comparison it is lost in silence."""
+    run = start()
+    engine = kind(wire, topic, named("row", 3))
+    batch = Batch("query-a", 0, "offsets-0", first_try=True)
+    finished = write_batch(run.machine, run.run_id, batch, run.store, engine)
+    assert (finished.outcome, finished.attempts) == (Outcome.COMMITTED, attempts)
+    there = named("row", 3) if kind is Recreating else []
+    assert values(broker.bootstrap_servers, topic) == there
