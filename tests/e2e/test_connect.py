@@ -17,7 +17,6 @@ from twophase.errors import ConfigurationError
 from twophase.spark.kafka_sink import KafkaSink
 
 # One server for all of them, also where tests run in several processes.
-pytestmark = pytest.mark.xdist_group("connect")
 PROGRAM = Path(__file__).with_name("connect_client.py")
 ANSWER = "ANSWER "
 ANSWER_S = 150

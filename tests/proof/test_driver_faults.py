@@ -42,7 +42,7 @@ def die_in_turn(trial, deaths):
     ("path", "deaths"),
     [
         ("routed", OWNING + WRITING),
-        ("driver", WRITING),
+        pytest.param("driver", WRITING, marks=pytest.mark.long),
         pytest.param("routed", FOUNDING + OWNING + WRITING, marks=pytest.mark.long),
     ],
     ids=["routed", "driver", "new"],
