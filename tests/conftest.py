@@ -15,24 +15,6 @@ settings.register_profile("any", deadline=None, suppress_health_check=[HealthChe
 settings.load_profile("any")
 
 
-# What is dear to make, and the group of tests that share it.
-SHARED = {"spark": "spark", "client": "connect", "seen": "damage"}
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep what shares a Spark, or the older broker, on one worker: each is started once.
-
-    Before xdist looks at the groups, which it does in the same hook.
-    """
-    for item in items:
-        shared = SHARED.keys() & set(getattr(item, "fixturenames", ()))
-        if shared:
-            item.add_marker(pytest.mark.xdist_group(SHARED[min(shared)]))
-        elif "kafka39" in item.nodeid:
-            item.add_marker(pytest.mark.xdist_group("kafka39"))
-
-
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[EmbeddedKafka]:
     """One node of Kafka 4.3.1, shared by all tests: use unique topics and ids, do not hurt it."""

@@ -126,6 +126,7 @@ def test_an_empty_batch_is_nothing(spark, wire, topic):
     assert write_unrouted(numbers(spark, 0), wire, topic, SURE).partitions == ()
 
 
+@pytest.mark.long
 def test_a_killed_task_is_run_again_and_doubles_rows(kafka, make_topic, tmp_path):
     """At least once and not more: no row is lost; what the dead task had written is there twice."""
     topic, memory = make_topic(kafka), tmp_path / "killed"

@@ -133,7 +133,7 @@ def test_without_the_bound_all_rows_would_come(spark):
 def test_state_stays_right_when_the_guess_was_wrong(files, checkpoint, kafka, topic, make_sink):
     """The plan of a stateful query is executed twice in one batch; its counts are those of once."""
     for _ in range(3):
-        files.add({"k": "a", "n": 200_000})
+        files.add({"k": "a", "n": 120_000})
     counts = (
         files.frame()
         .selectExpr("explode(sequence(1, n)) AS i")
@@ -147,7 +147,7 @@ def test_state_stays_right_when_the_guess_was_wrong(files, checkpoint, kafka, to
     by_count = {}
     for row in read(kafka.bootstrap_servers, topic):
         by_count[row.value] = by_count.get(row.value, 0) + 1
-    assert by_count == {b"1": 200_000, b"2": 200_000, b"3": 200_000}
+    assert by_count == {b"1": 120_000, b"2": 120_000, b"3": 120_000}
 
 
 def test_a_batch_that_spark_runs_again_through_the_driver(
