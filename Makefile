@@ -29,7 +29,7 @@ check: setup ## ruff and mypy
 test: check ## every check and every test that takes seconds
 	@$(VENV)/python tools/fetch_jars.py
 	@$(VENV)/coverage erase
-	@$(VENV)/coverage run -m pytest -m "not long" --numprocesses $(WORKERS) --dist loadfile
+	@$(VENV)/coverage run -m pytest -m "not long" --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 	@$(VENV)/coverage combine -q
 	@$(VENV)/coverage report
 

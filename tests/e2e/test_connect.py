@@ -262,6 +262,7 @@ def test_kafka_to_kafka_and_a_topic_for_each_row(query, kafka, make_topic, topic
         assert found == [f"{number}".encode() for number in range(parity, 30, 2)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", ["driver", "routed"])
 def test_batch_jobs(path, client, query, kafka, topic):
     """A run is written once, whoever repeats it; nothing else needs to be given."""

@@ -96,7 +96,8 @@ def _seen(servers, topic, folder, said):
     )
 
 
-pytestmark = pytest.mark.timeout(300)
+# Starting a cluster and hurting it six times takes more than a minute.
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 
 def test_two_versions_of_a_batch_are_not_sent(seen):

@@ -60,7 +60,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_work():
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
-@pytest.mark.parametrize("after_s", [1.0, 4.5, 15.0])
+@pytest.mark.parametrize("after_s", [1.0, 4.5, pytest.param(15.0, marks=pytest.mark.long)])
 def test_ctrl_c_leaves_nothing_running(after_s):
     """Interrupted at any moment: exit code 130, one word, no traceback, no process."""
     demo = subprocess.Popen(DEMO, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

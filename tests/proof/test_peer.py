@@ -37,6 +37,7 @@ def killed_in_the_middle_of_a_batch(cluster, open_trial, sink):
     return trial
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_sparks_own_sink_is_caught_duplicating(kafka, open_trial):
     """Expected: the rows that were in the log are there twice, and part of the batch was seen."""
@@ -49,6 +50,7 @@ def test_sparks_own_sink_is_caught_duplicating(kafka, open_trial):
     assert verdict.count(Kind.LOST) == 0
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_this_sink_is_not(kafka, open_trial):
     """Expected: what was in the log is aborted and never seen; each row is there once."""
