@@ -110,9 +110,17 @@ def one_sink(kafka, twice):
     return make
 
 
+class Kept(HistoryFile):
+    """A history that stays open: the one sink object writes to it in every run."""
+
+    def close(self):
+        pass
+
+
 def main(settings):
     """Run the query, as often as it is to be started in this process."""
     Faults(settings)
+    proof_query.HistoryFile = Kept
     restarts = settings.pop("restarts", 0)
     proof_query.KafkaSink = one_sink(settings.pop("kafka", {}), settings.pop("twice", None))
     for left in range(restarts, -1, -1):
