@@ -37,10 +37,9 @@ def plan_anew(trial):
     return words, there - before, more
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize(
-    "by", ["--not-committed 1", pytest.param("--committed 1", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("by", ["--not-committed 1", "--committed 1"])
 def test_a_lost_plan_is_made_anew_with_more_rows(by, kafka, open_trial):
     """Expected: refused; the chosen command doubles or loses exactly what the message says."""
     trial = open_trial(kafka, rows=1_200, fill=500)
