@@ -19,9 +19,9 @@ class SinkName:
     run_id: str | None = None
 
     def __post_init__(self) -> None:
-        _check("sink_id", self.sink_id)
+        check_name("sink_id", self.sink_id)
         if self.run_id is not None:
-            _check("run_id", self.run_id)
+            check_name("run_id", self.run_id)
 
     @property
     def transactional_id(self) -> str:
@@ -35,7 +35,8 @@ class SinkName:
         return self.transactional_id
 
 
-def _check(what: str, value: object) -> None:
+def check_name(what: str, value: object) -> None:
+    """Refuse what is no name, and say what one is."""
     if not isinstance(value, str) or not _NAME.fullmatch(value) or len(value) > _LENGTH_MAX:
         raise ConfigurationError(
             f"{what} is {value!r}; allowed are 1 to {_LENGTH_MAX} letters, digits and _ . : + -, "

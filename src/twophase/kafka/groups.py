@@ -10,7 +10,7 @@ from twophase.errors import ConfigurationError
 from twophase.kafka import answers
 from twophase.kafka.coordinator import Question, codes_of_all, settle
 from twophase.kafka.identity import TopicPartition
-from twophase.kafka.offsets import CommittedOffset
+from twophase.kafka.offsets import CommittedOffset, committed_in
 from twophase.kafka.wire import GROUP, Wire
 
 _GROUP_ID_NOT_FOUND: Final = 69
@@ -57,14 +57,7 @@ def offsets_of_group(
             ids={"group": group},
         ),
     )
-    return {
-        TopicPartition(topic.name, row.partition_index): CommittedOffset(
-            row.committed_offset, row.metadata or ""
-        )
-        for topic in answer.topics
-        for row in topic.partitions
-        if row.committed_offset >= 0
-    }
+    return committed_in(answer)
 
 
 def delete_group(wire: Wire, group: str) -> None:

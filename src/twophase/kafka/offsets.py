@@ -148,6 +148,11 @@ def read_offsets(
             ids={"group": group},
         ),
     )
+    return committed_in(answer)
+
+
+def committed_in(answer: Any) -> dict[TopicPartition, CommittedOffset]:
+    """Return what an OffsetFetch answer holds, leaving out partitions without an offset."""
     return {
         TopicPartition(topic.name, p.partition_index): CommittedOffset(
             p.committed_offset, p.metadata or ""

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from pyspark.sql import functions as sql
 
+from twophase.commit.naming import check_name
 from twophase.errors import ConfigurationError
 
 # What a path means to Spark's readers beyond its letters.
 _GLOB: Final = re.compile(r"([\\*?\[\]{}^,])")
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,99}")
 _SLOTS_MAX: Final = 4096
 
 
@@ -26,12 +26,9 @@ def over_connect(session: Any) -> bool:
 
 def checked_owner(owner: str | None) -> str | None:
     """Return the name that a user gives a query, or say what a name is."""
-    if owner is None or (isinstance(owner, str) and _NAME.fullmatch(owner)):
-        return owner
-    raise ConfigurationError(
-        f"owner is {owner!r}; allowed are 1 to 100 letters, digits and _ . : + -, beginning with a "
-        "letter or digit"
-    )
+    if owner is not None:
+        check_name("owner", owner)
+    return owner
 
 
 def named_query(owner: str | None, checkpoint: str | None) -> tuple[str, str]:

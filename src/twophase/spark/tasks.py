@@ -4,14 +4,12 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
-from pyspark import TaskContext
 
 from twophase.commit.manifest import Label, manifest_of
 from twophase.commit.summary import PartitionSummary
-from twophase.errors import ProtocolViolation, StoreUnavailable
+from twophase.errors import StoreUnavailable
 from twophase.kafka.counts import PartitionCounts
 from twophase.kafka.identity import Identity
 from twophase.kafka.options import KafkaOptions
@@ -20,7 +18,7 @@ from twophase.kafka.records import encode_stream
 from twophase.kafka.sender import Sender
 from twophase.kafka.summaries import Tally, checksum_of, confirmed
 from twophase.spark.routed import block_row, blocks_of, manifest_rows
-from twophase.spark.workers import connection
+from twophase.spark.workers import connection, task_context
 
 SENT_SCHEMA = "topic string, partition int, blocks int, rows long, bytes long, digest string"
 
@@ -41,7 +39,7 @@ class EncodeTask:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield every block, then the manifest for every routed partition, also for idle ones."""
-        context = _context()
+        context = task_context()
         task, attempt = context.partitionId(), context.taskAttemptId()
         labels: dict[int, list[Label]] = {index: [] for index in range(self.routed)}
         sequences: dict[tuple[str, int], int] = defaultdict(int)
@@ -79,7 +77,7 @@ class SendTask:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Send all, and yield what was acknowledged; a second attempt sends nothing."""
-        attempt = _context().attemptNumber()
+        attempt = task_context().attemptNumber()
         if attempt > 0:
             # The first attempt may still be sending. Two live senders of one partition under one
             # epoch would corrupt it: the broker takes the second one's blocks for repeats.
@@ -116,10 +114,3 @@ def _sent_rows(partitions: Iterable[PartitionSummary]) -> pa.RecordBatch:
     )
     rows = [{name: getattr(part, name) for name in schema.names} for part in partitions]
     return pa.RecordBatch.from_pylist(rows, schema=schema)
-
-
-def _context() -> Any:
-    context = TaskContext.get()
-    if context is None:
-        raise ProtocolViolation("this runs in a Spark task only")
-    return context

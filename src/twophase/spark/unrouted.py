@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import TaskContext
 
 from twophase.errors import AccessDenied, ProtocolViolation, StoreUnavailable
 from twophase.guarantee import Guarantee
@@ -25,7 +24,7 @@ from twophase.kafka.plan import plan_for
 from twophase.kafka.records import encode_stream
 from twophase.kafka.wire import Wire
 from twophase.spark.jobs import asked
-from twophase.spark.workers import connection
+from twophase.spark.workers import connection, task_context
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -126,7 +125,7 @@ class UnroutedTask:
         plan = plan_for(self.options, self.topic, counts)
         # Attempts are numbered through the whole application: so small batches without keys do not
         # all begin with the same partition.
-        begin = _context().taskAttemptId()
+        begin = task_context().taskAttemptId()
         encoded = 0
         try:
             for block in encode_stream(rows, plan, now_ms=self.now_ms, spread_from=begin):
@@ -186,10 +185,3 @@ def _added_up(reports: pa.Table) -> Written:
         tuple(sorted(Delivery(**row) for row in table.to_pylist())),
         reasons[0].as_py() if len(reasons) else None,
     )
-
-
-def _context() -> Any:
-    context = TaskContext.get()
-    if context is None:
-        raise ProtocolViolation("this runs in a Spark task only")
-    return context

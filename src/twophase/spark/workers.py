@@ -1,7 +1,11 @@
 """What a Python worker of Spark keeps between tasks: connections, and its producer id."""
 
 from dataclasses import dataclass
+from typing import Any
 
+from pyspark import TaskContext
+
+from twophase.errors import ProtocolViolation
 from twophase.kafka.idempotent import ProducerIds
 from twophase.kafka.options import KafkaOptions
 from twophase.kafka.wire import Wire
@@ -25,3 +29,11 @@ def connection(options: KafkaOptions) -> Connection:
         wire = Wire(options)
         found = _CONNECTIONS[options] = Connection(wire, ProducerIds(wire))
     return found
+
+
+def task_context() -> Any:
+    """Return the task that runs here."""
+    context = TaskContext.get()
+    if context is None:
+        raise ProtocolViolation("this runs in a Spark task only")
+    return context
