@@ -15,8 +15,9 @@ from twophase.embedded.ports import free_ports
 from twophase.verify.chaos import KEEP_PLANS
 from twophase.verify.history import HistoryFile
 from twophase.verify.rows import Input
+from twophase.verify.source import Source
 from twophase.verify.supervisor import Supervisor
-from twophase.verify.trial import Source, Trial
+from twophase.verify.trial import Trial
 
 PROGRAM = (str(Path(__file__).parent / "cluster_query.py"),)
 QUICK_FAILOVER = {"broker.session.timeout.ms": 3_000, "broker.heartbeat.interval.ms": 500}

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 import pytest
 
 from twophase.verify.history import HistoryFile
-from twophase.verify.trial import Source
+from twophase.verify.source import Source
 
 from .support_trials import FaultyTrial
 

@@ -7,12 +7,10 @@ whenever it ends, as a supervisor would.
 """
 
 import random
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,11 +20,10 @@ from twophase.verify.driver import Driver
 from twophase.verify.history import FaultInjected
 from twophase.verify.processes import executors_below
 from twophase.verify.supervisor import Supervisor
-from twophase.verify.trial import Source, Trial
+from twophase.verify.trial import Trial
 
 # Spark deletes the plans of all but the last hundred batches; the checker needs every one.
 KEEP_PLANS: Final = {"spark.sql.streaming.minBatchesToRetain": "1000000"}
-_FILL_EVERY_S: Final = 0.5
 _QUIET_MAX_S: Final = 10.0
 _EXECUTORS_TIMEOUT_S: Final = 60.0
 _RIVAL_MAX_S: Final = 180.0
@@ -51,11 +48,6 @@ class ChaosPlan:
     def rows(self) -> int:
         """How many rows the source gets."""
         return int(self.seconds * self.rows_per_s)
-
-    @property
-    def step(self) -> int:
-        """How many rows it gets at once."""
-        return max(1, int(self.rows_per_s * _FILL_EVERY_S))
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,15 +199,16 @@ def chaos(trial: Trial, cluster: EmbeddedKafka, plan: ChaosPlan) -> ChaosReport:
     stage, counts = Stage(trial, cluster, plan), Counter[str]()
     supervisor = stage.supervisor
     # The first start takes long and is not what is measured.
-    trial.source.fill(0, plan.step)
+    trial.source.fill(0, plan.rows_per_s)
     supervisor.wait_for_batches(1, plan.stall_limit_s)
     supervisor.longest_stall_s, began_s = 0.0, time.monotonic()
-    with _filling(trial.source, plan):
+    with trial.source.filling(plan.rows_per_s, first=plan.rows_per_s) as filled:
         for kind in _drawn(stage.rng):
             if not stage.works_again() or time.monotonic() - began_s > plan.seconds:
                 break
             FAULTS[kind](stage)
             counts[kind] += 1
+        filled.result(plan.stall_limit_s)
         supervisor.wait_until(trial.finished, plan.seconds + plan.stall_limit_s)
     trial.driver.end()
     took_s = time.monotonic() - began_s
@@ -238,25 +231,3 @@ def _drawn(rng: random.Random) -> Iterator[str]:
         bag = list(FAULTS)
         rng.shuffle(bag)
         yield from bag
-
-
-@contextmanager
-def _filling(source: Source, plan: ChaosPlan) -> Iterator[None]:
-    """Fill the rest of the source beside what happens inside, at a steady rate."""
-    stopping = threading.Event()
-
-    def fill() -> None:
-        began_s = time.monotonic()
-        for at, first in enumerate(range(plan.step, plan.rows, plan.step)):
-            due_s = began_s + at * _FILL_EVERY_S
-            if stopping.wait(max(0.0, due_s - time.monotonic())):
-                return
-            source.fill(first, min(first + plan.step, plan.rows))
-
-    with ThreadPoolExecutor(1) as pool:
-        filled = pool.submit(fill)
-        try:
-            yield
-        finally:
-            stopping.set()
-        filled.result()

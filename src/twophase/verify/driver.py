@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -89,6 +89,15 @@ class Driver:
         self._fault("kill -9")
         self.kills += 1
         self.end()
+
+    def kill_if(self, met: Callable[[], bool]) -> bool:
+        """Stop it, and kill it with -9 where it stands if `met` says so; else let it go on."""
+        self._signal(signal.SIGSTOP)
+        if met():
+            self.kill()
+            return True
+        self._signal(signal.SIGCONT)
+        return False
 
     def kill_python(self) -> None:
         """Kill Python alone with -9; its JVM goes on until it notices, also beside a new start."""

@@ -1,31 +1,37 @@
 """Two sinks under the same kills: one stream of orders, the same query, two topics, one checker."""
 
+import math
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from twophase.verify.batches import planned
 from twophase.verify.history import History, HistoryFile
-from twophase.verify.trial import Source, Trial
+from twophase.verify.source import Source
+from twophase.verify.trial import Trial
 from twophase.verify.verdict import Verdict
 
-_FILL_EVERY_S: Final = 0.5
 _TELL_EVERY_S: Final = 0.25
 _HISTORY: Final = "history.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """How much is written, how fast, in which pieces, and how often each driver is killed.
+class Moment:
+    """When a kill is due: after some more batches, with this share of the next one in the log."""
 
-    Each kill comes after a number of new rows in the topic's log, the same for all sinks: in the
-    first or second batch after a start, when a part of it lies there.
-    """
+    batches: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much is written, how fast, in which pieces, and how often each driver is killed."""
 
     rows: int = 200_000
     rows_per_batch: int = 20_000
@@ -34,11 +40,10 @@ class Plan:
     seed: int = 0
     limit_s: float = 600.0
 
-    def depths(self) -> list[int]:
-        """Return after how many more rows each kill comes."""
+    def moments(self) -> list[Moment]:
+        """Return when each kill comes, the same for all sinks."""
         rng = random.Random(self.seed)  # noqa: S311 - it picks moments, not secrets
-        batches = [rng.choice((0, 1)) + rng.uniform(0.2, 0.6) for _ in range(self.kills)]
-        return [int(count * self.rows_per_batch) for count in batches]
+        return [Moment(rng.choice((0, 1)), rng.uniform(0.2, 0.6)) for _ in range(self.kills)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,7 @@ def duel(
             )
             for at, sink in enumerate(sinks)
         ]
-        with _filling(source, plan) as filled:
+        with source.filling(plan.rows_per_s) as filled:
             _fight(trials, plan, told, filled)
         verdicts = tuple(trial.verdict() for trial in trials)
     return Outcome(
@@ -119,34 +124,40 @@ def _survive(trial: Trial, plan: Plan, stopping: threading.Event) -> None:
         return stopping.is_set() or trial.finished()
 
     trial.driver.start()
-    for depth in plan.depths():
-        due = trial.length() + depth
-        trial.wait_until(lambda due=due: over() or trial.length() >= due, plan.limit_s)  # type: ignore[misc]
+    for moment in plan.moments():
+        killed = _Killer(trial, moment)
+        trial.wait_until(lambda killed=killed: over() or killed(), plan.limit_s)  # type: ignore[misc]
         if over():
             break
-        trial.driver.kill()
         trial.driver.start()
     trial.wait_until(over, plan.limit_s)
     trial.driver.end()
 
 
-@contextmanager
-def _filling(source: Source, plan: Plan) -> Iterator[Future[None]]:
-    """Fill the source beside what happens inside, at a steady rate."""
-    stopping = threading.Event()
+class _Killer:
+    """Kills a driver in a batch: a part of it lies in the log, and Spark has not noted it.
 
-    def fill() -> None:
-        step = max(1, int(plan.rows_per_s * _FILL_EVERY_S))
-        began_s = time.monotonic()
-        for at, first in enumerate(range(0, plan.rows, step)):
-            due_s = began_s + at * _FILL_EVERY_S
-            if stopping.wait(max(0.0, due_s - time.monotonic())):
-                return
-            source.fill(first, min(first + step, plan.rows))
+    Only a process that stands still can be known to be there.
+    """
 
-    with ThreadPoolExecutor(1) as pool:
-        filled = pool.submit(fill)
-        try:
-            yield filled
-        finally:
-            stopping.set()
+    def __init__(self, trial: Trial, moment: Moment) -> None:
+        self._trial, self._moment = trial, moment
+        self._done, self._length = trial.last_done(), trial.length()
+        self._first = self._done + 1 + moment.batches
+
+    def __call__(self) -> bool:
+        """Kill it if the moment has come, and tell whether."""
+        done, length = self._trial.last_done(), self._trial.length()
+        if done != self._done:
+            self._done, self._length = done, length
+        written = length - self._length
+        if done + 1 < self._first or not written or written < self._moment.share * self._rows():
+            return False
+        return self._trial.driver.kill_if(lambda: self._trial.last_done() == done)
+
+    def _rows(self) -> float:
+        """Return how many rows the batch has that is not done yet."""
+        plans = planned(self._trial.checkpoint, self._trial.source.topic)
+        if self._done + 1 not in plans:
+            return math.inf
+        return sum(plans[self._done + 1].values()) - sum(plans.get(self._done, {}).values())
