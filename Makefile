@@ -6,7 +6,7 @@
 PYTHON ?= python3
 VENV := .venv/bin
 # Most tests wait for brokers and Spark most of the time.
-WORKERS ?= 2
+WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-long check bench bench-check lock clean

@@ -13,7 +13,10 @@ PACKAGES = ("twophase", "pyarrow", "numpy", "confluent-kafka", "kafka-python", "
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure, greater is better: every run of ours and of the peer beside it."""
+    """One figure: every run of ours and of the peer beside it.
+
+    Greater is better, and what it must reach a least; with `lower` it is the other way round.
+    """
 
     name: str
     unit: str
@@ -22,17 +25,29 @@ class Figure:
     peer_values: tuple[float, ...] = ()
     must: float | None = None
     aim: float | None = None
+    lower: bool = False
+
+    @property
+    def best(self) -> float:
+        """Our best run; on a noisy machine the best tells most."""
+        return self._best(self.values)
 
     @property
     def ratio(self) -> float | None:
-        """Our best run to the peer's best; on a noisy machine the best tells most."""
-        return max(self.values) / max(self.peer_values) if self.peer_values else None
+        """Our best run to the peer's best."""
+        return self.best / self._best(self.peer_values) if self.peer_values else None
+
+    @property
+    def found(self) -> float:
+        """What is held against `must`: the ratio, or without a peer the best run."""
+        return self.best if self.ratio is None else self.ratio
 
     @property
     def reached(self) -> bool:
-        """Whether the ratio, or without a peer the best run, is what it must be."""
-        found = max(self.values) if self.ratio is None else self.ratio
-        return self.must is None or found >= self.must
+        """Whether it is what it must be."""
+        if self.must is None:
+            return True
+        return self.found <= self.must if self.lower else self.found >= self.must
 
     def as_json(self) -> dict[str, object]:
         """Return all that was measured and what follows from it."""
@@ -45,16 +60,21 @@ class Figure:
             "ratio": self.ratio,
             "must": self.must,
             "aim": self.aim,
+            "lower_is_better": self.lower,
             "reached": self.reached,
         }
 
     def __str__(self) -> str:
-        text = f"{self.name:<58} {max(self.values):>14,.0f} {self.unit}"
+        text = f"{self.name:<58} {self.best:>14,.0f} {self.unit}"
         if self.ratio is not None:
-            text += f"  {self.ratio:5.1f} x {self.peer}"
+            text += f"  {self.ratio:5.2f} x {self.peer}"
         if self.must is not None:
-            text += f"  (must {self.must:g}: {'reached' if self.reached else 'NOT REACHED'})"
+            bound = "at most" if self.lower else "must"
+            text += f"  ({bound} {self.must:g}: {'reached' if self.reached else 'NOT REACHED'})"
         return text
+
+    def _best(self, values: tuple[float, ...]) -> float:
+        return min(values) if self.lower else max(values)
 
 
 def machine() -> dict[str, object]:

@@ -71,7 +71,7 @@ def watch(spark, kafka, make_topic, tmp_path):
     return run_all
 
 
-@pytest.mark.parametrize("batches", [25, pytest.param(200, marks=pytest.mark.long)])
+@pytest.mark.parametrize("batches", [12, pytest.param(200, marks=pytest.mark.long)])
 def test_the_disks_stay_flat(batches, watch):
     """After every batch its blocks and its shuffle are gone, after the first as after the last."""
     watched = watch(batches)

@@ -12,7 +12,6 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from support.readers import partitions, wait_until_ended
 
 from twophase.embedded.ports import free_ports
-from twophase.verify.chaos import KEEP_PLANS
 from twophase.verify.history import HistoryFile
 from twophase.verify.rows import Input
 from twophase.verify.source import Source
@@ -41,14 +40,9 @@ class Keyless(Input):
 class ClusterTrial(Trial):
     """A trial whose query runs under a supervisor, judged by the readers of two libraries."""
 
-    def __init__(self, source, folder, *, rows_per_batch, conf=None, **settings):
+    def __init__(self, source, folder, **settings):
         super().__init__(
-            source,
-            folder,
-            rows_per_batch=rows_per_batch,
-            program=PROGRAM,
-            conf={**KEEP_PLANS, **(conf or {})},
-            **{"options": {"path": "routed"}, **settings},
+            source, folder, program=PROGRAM, **{"options": {"path": "routed"}, **settings}
         )
         self.supervisor = Supervisor(self)
         self.filled = 0
@@ -57,13 +51,6 @@ class ClusterTrial(Trial):
         """Write so many more rows to the source."""
         self.source.fill(self.filled, self.filled + rows)
         self.filled += rows
-
-    def __exit__(self, *_):
-        super().__exit__()
-        # Whatever the test has done, the reader's thread ends.
-        self.reader._stopping.set()
-        self.reader._deadline_s = 0.0
-        self.reader._thread.join(20)
 
     def finish(self):
         """Let the query run until all rows are written, and end it."""

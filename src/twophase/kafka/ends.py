@@ -1,4 +1,4 @@
-"""Where a topic's log ends, committed or not: what its leaders say now."""
+"""Where a topic's log ends, for readers of either kind: what its leaders say now."""
 
 from collections import defaultdict
 from typing import Any, Final
@@ -11,11 +11,13 @@ from twophase.kafka.leaders import leaders_in, leaders_request, partition_counts
 from twophase.kafka.wire import Wire
 
 _LATEST: Final = -1
-_READ_UNCOMMITTED: Final = 0
 
 
-def end_offsets(wire: Wire, topic: str) -> dict[int, int]:
-    """Return the end of each partition; raise where one has no leader that answers."""
+def end_offsets(wire: Wire, topic: str, *, committed: bool = False) -> dict[int, int]:
+    """Return the end of each partition; raise where one has no leader that answers.
+
+    With `committed` that is where a read_committed reader must stop.
+    """
     metadata = wire.ask(leaders_request([topic]))
     count = partition_counts_in(metadata)[topic]
     by_leader: dict[int, list[int]] = defaultdict(list)
@@ -23,7 +25,7 @@ def end_offsets(wire: Wire, topic: str) -> dict[int, int]:
         by_leader[leader].append(partition)
     found: dict[int, int] = {}
     for leader, partitions in by_leader.items():
-        answer = wire.ask(_request(topic, partitions), leader)
+        answer = wire.ask(_request(topic, partitions, committed=committed), leader)
         for row in answer.topics[0].partitions:
             if row.error_code:
                 raise StoreUnavailable(f"{topic}: {name_of(row.error_code)}")
@@ -33,12 +35,12 @@ def end_offsets(wire: Wire, topic: str) -> dict[int, int]:
     return found
 
 
-def _request(topic: str, partitions: list[int]) -> Any:
+def _request(topic: str, partitions: list[int], *, committed: bool) -> Any:
     topic_of = ListOffsetsRequest.ListOffsetsTopic
     partition_of = topic_of.ListOffsetsPartition
     return ListOffsetsRequest(
         replica_id=-1,
-        isolation_level=_READ_UNCOMMITTED,
+        isolation_level=int(committed),
         topics=[
             topic_of(
                 name=topic,
@@ -48,5 +50,6 @@ def _request(topic: str, partitions: list[int]) -> Any:
                 ],
             )
         ],
-        min_version=1,
+        # The first that knows isolation levels.
+        min_version=2,
     )

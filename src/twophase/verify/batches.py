@@ -66,6 +66,12 @@ def planned(checkpoint: Path, topic: str) -> dict[int, dict[int, int]]:
     return found
 
 
+def planned_ends(checkpoint: Path, topic: str, batch: int) -> dict[int, int] | None:
+    """Return how far one batch reads each partition of a source topic; None if not planned."""
+    path = checkpoint / "offsets" / str(batch)
+    return _of_topic(progress_in(path.read_bytes()), topic) if path.exists() else None
+
+
 def _of_topic(progress: Progress, topic: str) -> dict[int, int]:
     return {
         place.partition: end

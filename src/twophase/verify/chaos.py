@@ -22,8 +22,6 @@ from twophase.verify.processes import executors_below
 from twophase.verify.supervisor import Supervisor
 from twophase.verify.trial import Trial
 
-# Spark deletes the plans of all but the last hundred batches; the checker needs every one.
-KEEP_PLANS: Final = {"spark.sql.streaming.minBatchesToRetain": "1000000"}
 _QUIET_MAX_S: Final = 10.0
 _EXECUTORS_TIMEOUT_S: Final = 60.0
 _RIVAL_MAX_S: Final = 180.0
@@ -40,7 +38,7 @@ class ChaosPlan:
 
     seconds: float
     seed: int
-    rows_per_s: int = 1_500
+    rows_per_s: int = 10_000
     timeout_s: float = 60.0
     stall_limit_s: float = 300.0
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from twophase.verify.batches import planned
+from twophase.verify.batches import planned_ends
 from twophase.verify.history import History, HistoryFile
 from twophase.verify.source import Source
 from twophase.verify.trial import Trial
@@ -125,7 +125,7 @@ def _survive(trial: Trial, plan: Plan, stopping: threading.Event) -> None:
 
     trial.driver.start()
     for moment in plan.moments():
-        killed = _Killer(trial, moment)
+        killed = Killer(trial, moment)
         trial.wait_until(lambda killed=killed: over() or killed(), plan.limit_s)  # type: ignore[misc]
         if over():
             break
@@ -134,7 +134,7 @@ def _survive(trial: Trial, plan: Plan, stopping: threading.Event) -> None:
     trial.driver.end()
 
 
-class _Killer:
+class Killer:
     """Kills a driver in a batch: a part of it lies in the log, and Spark has not noted it.
 
     Only a process that stands still can be known to be there.
@@ -157,7 +157,9 @@ class _Killer:
 
     def _rows(self) -> float:
         """Return how many rows the batch has that is not done yet."""
-        plans = planned(self._trial.checkpoint, self._trial.source.topic)
-        if self._done + 1 not in plans:
+        here = (self._trial.checkpoint, self._trial.source.topic)
+        ends = planned_ends(*here, self._done + 1)
+        if ends is None:
             return math.inf
-        return sum(plans[self._done + 1].values()) - sum(plans.get(self._done, {}).values())
+        begins = planned_ends(*here, self._done) or {}
+        return sum(ends.values()) - sum(begins.values())

@@ -15,8 +15,9 @@ from kafka import KafkaConsumer
 from kafka.errors import KafkaError
 from kafka.structs import TopicPartition as Place
 
-from twophase.errors import ProtocolViolation, StoreUnavailable
+from twophase.errors import StoreUnavailable
 from twophase.kafka.admin import TransactionState, list_transactions
+from twophase.kafka.ends import end_offsets
 from twophase.kafka.options import KafkaOptions
 from twophase.kafka.wire import Wire
 from twophase.verify.checker import Running
@@ -29,8 +30,7 @@ from twophase.verify.seen import Collector, ReadRow
 # by rising offset.
 FinalReader = Callable[[], Iterable[ReadRow]]
 
-COMMITTED: Final = "read_committed"
-UNCOMMITTED: Final = "read_uncommitted"
+ISOLATION: Final = "read_committed"
 ENDING: Final = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 OPEN: Final = (TransactionState.ONGOING, *ENDING)
 
@@ -38,6 +38,8 @@ _POLL_ROWS: Final = 1_000
 _ANSWER_MS: Final = 5_000
 _STALL_NOTED_S: Final = 0.1
 _TROUBLE_PAUSE_S: Final = 0.1
+# After a broker was stopped, kafka-python's consumer was seen to ask it for ever.
+_LOST_AFTER_S: Final = 10.0
 
 
 class RunningReader:
@@ -70,6 +72,7 @@ class RunningReader:
         self._reached: dict[int, int] = {}
         self._begun, self._stopping = threading.Event(), threading.Event()
         self._deadline_s = float("inf")
+        self._end: Look | None = None
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=f"reader of {topic}", daemon=True)
 
@@ -111,47 +114,65 @@ class RunningReader:
 
     def _run(self) -> None:
         try:
-            with (
-                _consumer(self._options, COMMITTED) as reading,
-                _consumer(self._options, UNCOMMITTED) as looking,
-                Wire(self._options) as wire,
-            ):
-                places = _assign(reading, self._topic)
-                while not self._stopping.is_set():
-                    self._round(reading, looking, wire, places)
-                self._last_round(reading, looking, wire, places)
+            with Wire(self._options) as wire:
+                while not self._followed(wire):
+                    time.sleep(_TROUBLE_PAUSE_S)
         except BaseException as failure:  # noqa: BLE001 - raised again in the caller's thread
             self._failure = failure
             self._begun.set()
 
-    def _round(self, reading: Any, looking: Any, wire: Wire, places: list[Place]) -> Look | None:
-        """Look once, then read until the next look is due; no answer is noted and survived."""
-        look = None
+    def _followed(self, wire: Wire) -> bool:
+        """Read to the end by one consumer; False where it is lost and another must go on."""
         try:
-            look = self._look(reading, looking, wire, places)
-            self._read(reading, time.monotonic() + self._look_every_s)
-        except ProtocolViolation:
-            raise
+            with _consumer(self._options) as reading:
+                _assign(reading, self._topic, self._reached)
+                return self._follow(reading, wire)
         except (KafkaError, StoreUnavailable) as error:
-            self._record(ReaderTroubled(sink=self._sink, error=str(error) or repr(error)))
-            time.sleep(_TROUBLE_PAUSE_S)
-        return look
+            if not self._begun.is_set() or time.monotonic() > self._deadline_s:
+                raise
+            self._troubled(error)
+            return False
 
-    def _last_round(self, reading: Any, looking: Any, wire: Wire, places: list[Place]) -> None:
-        end: Look | None = None
-        while end is None or any(self._reached[at] < end.stable[at] for at in end.stable):
-            if time.monotonic() > self._deadline_s:
-                raise StoreUnavailable(
-                    f"the reader of {self._topic} did not get to its end in time"
-                )
-            look = self._round(reading, looking, wire, places)
-            end = end or look
+    def _follow(self, reading: Any, wire: Wire) -> bool:
+        """Look and read in turn until the end; no answer is noted and survived."""
+        moved_s = time.monotonic()
+        while True:
+            # The end is where a look comes to that began after `stop`.
+            stopping, before = self._stopping.is_set(), self._reached
+            look = self._looked(wire)
+            self._read(reading, time.monotonic() + self._look_every_s)
+            now_s = time.monotonic()
+            if stopping:
+                self._end = self._end or look
+                if self._end is not None and not self._behind(self._end):
+                    return True
+                if now_s > self._deadline_s:
+                    raise StoreUnavailable(
+                        f"the reader of {self._topic} did not get to its end in time"
+                    )
+            if self._reached != before or look is None or not self._behind(look):
+                moved_s = now_s
+            elif now_s - moved_s > _LOST_AFTER_S:
+                raise StoreUnavailable(f"no row in {_LOST_AFTER_S:.0f} s, and there are some")
 
-    def _look(self, reading: Any, looking: Any, wire: Wire, places: list[Place]) -> Look:
+    def _behind(self, look: Look) -> bool:
+        return any(self._reached.get(at, 0) < stable for at, stable in look.stable.items())
+
+    def _troubled(self, error: Exception) -> None:
+        self._record(ReaderTroubled(sink=self._sink, error=str(error) or repr(error)))
+
+    def _looked(self, wire: Wire) -> Look | None:
+        try:
+            return self._look(wire)
+        except StoreUnavailable as error:
+            self._troubled(error)
+            return None
+
+    def _look(self, wire: Wire) -> Look:
         settled = not self._ending(wire)
         # The end first: what is committed between the two questions must not look hidden.
-        ends = _ends(looking, places)
-        stable = _ends(reading, places)
+        ends = end_offsets(wire, self._topic)
+        stable = end_offsets(wire, self._topic, committed=True)
         at_s = time.monotonic()
         look = Look(at_s, ends, stable, settled and not self._ending(wire))
         for stall in self._stalls.look(look):
@@ -174,26 +195,29 @@ class RunningReader:
         return prefix is not None and bool(list_transactions(wire, prefix=prefix, states=ENDING))
 
     def _read(self, reading: Any, until_s: float) -> None:
-        """Poll until then, at least once."""
-        before = dict(self._reached)
-        while True:
-            left_ms = max(0, int((until_s - time.monotonic()) * 1000))
-            for place, rows in reading.poll(left_ms, max_records=_POLL_ROWS).items():
-                for row in rows:
-                    self._collector.add(place.partition, row.offset, row.key, row.value)
-            if time.monotonic() >= until_s:
-                break
-        # The position also goes past what is no row: aborted ones, and the ends of transactions.
-        self._reached = {place.partition: reading.position(place) for place in reading.assignment()}
-        if self._reached != before:
-            self._record(
-                RowsSeen(sink=self._sink, rows=self._collector.rows, reached=self._reached)
-            )
+        """Poll until then, at least once; whatever is raised, `_reached` fits the rows seen."""
+        reached = dict(self._reached)
+        try:
+            while True:
+                left_ms = max(0, int((until_s - time.monotonic()) * 1000))
+                for place, rows in reading.poll(left_ms, max_records=_POLL_ROWS).items():
+                    for row in rows:
+                        self._collector.add(place.partition, row.offset, row.key, row.value)
+                    reached[place.partition] = rows[-1].offset + 1
+                if time.monotonic() >= until_s:
+                    break
+            # Also past what is no row: aborted ones, and the ends of transactions.
+            for place in reading.assignment():
+                reached[place.partition] = reading.position(place)
+        finally:
+            if reached != self._reached:
+                self._reached = reached
+                self._record(RowsSeen(sink=self._sink, rows=self._collector.rows, reached=reached))
 
 
 def read_all(options: KafkaOptions, topic: str, timeout_s: float = 300.0) -> Iterator[ReadRow]:
     """Yield every row that a read_committed reader sees now; raise where that takes too long."""
-    with _consumer(options, COMMITTED) as consumer:
+    with _consumer(options) as consumer:
         places = _assign(consumer, topic)
         ends, deadline = consumer.end_offsets(places), time.monotonic() + timeout_s
         while any(consumer.position(place) < ends[place] for place in places):
@@ -215,7 +239,7 @@ def left_open(wire: Wire, transactional_id: str, timeout_s: float = 30.0) -> tup
 
 
 @contextmanager
-def _consumer(options: KafkaOptions, isolation_level: str) -> Iterator[Any]:
+def _consumer(options: KafkaOptions) -> Iterator[Any]:
     settings = options.connection_settings()
     # A consumer knows fewer of them than a connection does.
     known = {
@@ -223,7 +247,7 @@ def _consumer(options: KafkaOptions, isolation_level: str) -> Iterator[Any]:
     }
     consumer = KafkaConsumer(
         **known,
-        isolation_level=isolation_level,
+        isolation_level=ISOLATION,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         allow_auto_create_topics=False,
@@ -238,20 +262,16 @@ def _consumer(options: KafkaOptions, isolation_level: str) -> Iterator[Any]:
         consumer.close(autocommit=False, timeout_ms=_ANSWER_MS)
 
 
-def _assign(consumer: Any, topic: str) -> list[Place]:
+def _assign(consumer: Any, topic: str, reached: Mapping[int, int] | None = None) -> list[Place]:
     partitions = consumer.partitions_for_topic(topic)
     if not partitions:
         raise StoreUnavailable(f"topic {topic!r} is not there yet; create it first")
     places = [Place(topic, partition) for partition in sorted(partitions)]
     consumer.assign(places)
     consumer.seek_to_beginning()
+    for partition, offset in (reached or {}).items():
+        consumer.seek(Place(topic, partition), offset)
     return places
-
-
-def _ends(consumer: Any, places: list[Place]) -> Mapping[int, int]:
-    """Return how far a consumer's isolation level lets it read, per partition."""
-    found = consumer.end_offsets(places, timeout_ms=_ANSWER_MS)
-    return {place.partition: found[place] for place in places}
 
 
 def _keep(looks: list[Look], look: Look) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 
 from twophase.errors import StoreUnavailable
 from twophase.kafka.ends import end_offsets
-from twophase.verify.batches import Batches, planned
+from twophase.verify.batches import Batches, planned, planned_ends
 from twophase.verify.checker import check
 from twophase.verify.driver import PROGRAM, Driver
 from twophase.verify.reader import FinalReader, RunningReader, left_open, read_all
@@ -105,7 +105,7 @@ class Trial:
             return False
         ends = end_offsets(self.source.wire, self.source.topic)
         full = sum(ends.values()) >= self.source.input.rows
-        return full and planned(self.checkpoint, self.source.topic).get(done) == ends
+        return full and planned_ends(self.checkpoint, self.source.topic, done) == ends
 
     def wait_until(self, met: Callable[[], bool], timeout_s: float) -> None:
         """Wait while the driver runs; raise with its last words if it ends or takes too long."""

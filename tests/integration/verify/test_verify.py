@@ -117,7 +117,7 @@ def test_rows_that_are_corrupt_or_strange_are_found(stage):
 
 def test_a_reader_that_shows_aborted_rows_is_found_out(open_stage, monkeypatch):
     """Without read_committed the running reader sees what is gone in the end."""
-    monkeypatch.setattr(reader, "COMMITTED", reader.UNCOMMITTED)
+    monkeypatch.setattr(reader, "ISOLATION", "read_uncommitted")
     stage = open_stage()
     stage.write(stage.batch(0), commit=False)
     for number in range(5):

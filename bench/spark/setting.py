@@ -1,0 +1,143 @@
+"""The session, the rows and the two sinks that all figures of this folder share."""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+
+from twophase.spark.kafka_sink import KafkaSink
+from twophase.spark.session import configure_spark
+
+PARTITIONS = 4
+TUNED = {
+    "kafka.linger.ms": "20",
+    "kafka.batch.size": "1000000",
+    "kafka.buffer.memory": "268435456",
+}
+CODEC = "kafka.compression.type"
+NOOP = "no sink"
+
+
+@contextmanager
+def session() -> Iterator[SparkSession]:
+    """Start Spark with two cores; nothing of it runs after."""
+    builder = SparkSession.builder.master("local[2]").appName("bench")
+    conf = {
+        "spark.driver.memory": "4g",
+        "spark.ui.enabled": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.shuffle.partitions": "4",
+    }
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    spark = configure_spark(builder).getOrCreate()
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def orders(spark: SparkSession, rows: int) -> DataFrame:
+    """Return JSON orders of 100 to 200 bytes with keys, made as they are read."""
+    number = sql.col("id")
+    order = sql.struct(
+        number.alias("order"),
+        sql.concat(sql.lit("customer-"), sql.pmod(number * 7919, sql.lit(100_003))).alias("buyer"),
+        sql.round(sql.rand(7) * 1000, 2).alias("amount"),
+        sql.pmod(number * 104_729, sql.lit(97)).alias("quantity"),
+        sql.substring(sql.md5(number.cast("string")), 1, 12).alias("item"),
+        sql.timestamp_millis(sql.lit(1_700_000_000_000) + number * 13).alias("at"),
+    )
+    frame = spark.range(0, rows, 1, PARTITIONS).select(
+        sql.col("id"), sql.to_json(order).alias("value")
+    )
+    key = sql.concat(sql.lit("customer-"), sql.pmod(sql.col("id") * 7919, sql.lit(100_003)))
+    return frame.select(key.alias("key"), "value")
+
+
+def noise(spark: SparkSession, rows: int) -> DataFrame:
+    """Return values of 100 random bytes without keys, made as they are read."""
+    digests = [sql.unhex(sql.sha2(sql.concat("id", sql.lit(f"-{at}")), 256)) for at in range(4)]
+    value = sql.substring(sql.concat(*digests), 1, 100)
+    return spark.range(0, rows, 1, PARTITIONS).select(value.alias("value"))
+
+
+@dataclass(frozen=True)
+class Side:
+    """A sink with its settings; Spark's own unless it is said to be ours."""
+
+    name: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    ours: bool = False
+    partitions: int = PARTITIONS
+
+    def write(self, frame: DataFrame, servers: str, topic: str) -> float:
+        """Write all rows once and return the seconds it took."""
+        options = {"kafka.bootstrap.servers": servers, **self.options}
+        start = time.perf_counter()
+        if self.name == NOOP:
+            frame.write.format("noop").mode("overwrite").save()
+        elif self.ours:
+            sink = KafkaSink(sink_id="bench", topic=topic, options=options)
+            sink.write(frame, run_id=uuid4().hex)
+        else:
+            frame.write.format("kafka").options(**options).option("topic", topic).save()
+        return time.perf_counter() - start
+
+    def stream(
+        self,
+        frame: DataFrame,
+        servers: str,
+        topic: str,
+        checkpoint: str,
+        *,
+        until_used_up: bool = True,
+    ) -> Any:
+        """Start a query that writes the rows as they come, or until there are no more."""
+        options = {"kafka.bootstrap.servers": servers, **self.options}
+        writer = frame.writeStream.option("checkpointLocation", checkpoint)
+        if until_used_up:
+            writer = writer.trigger(availableNow=True)
+        if self.ours:
+            sink = KafkaSink(sink_id=uuid4().hex, topic=topic, options=options)
+            return writer.foreachBatch(sink).start()
+        return writer.format("kafka").options(**options).option("topic", topic).start()
+
+
+def read_topic(
+    spark: SparkSession, servers: str, topic: str, rows_per_batch: int = 2**31 - 1
+) -> DataFrame:
+    """Return a topic's rows from the beginning, as a stream of batches of this size at most."""
+    return (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", rows_per_batch)
+        .load()
+        .select("key", "value")
+    )
+
+
+class Topics:
+    """Topics for one run each."""
+
+    def __init__(self, servers: str) -> None:
+        self.servers = servers
+        self._admin = AdminClient({"bootstrap.servers": servers})
+
+    @contextmanager
+    def new(self, partitions: int = PARTITIONS) -> Iterator[str]:
+        """Make a topic and delete it after."""
+        name = f"bench-{uuid4().hex[:8]}"
+        self._admin.create_topics([NewTopic(name, partitions)])[name].result(30)
+        try:
+            yield name
+        finally:
+            self._admin.delete_topics([name])[name].result(30)
