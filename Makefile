@@ -9,7 +9,7 @@ VENV := .venv/bin
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long check bench bench-check lock clean
+.PHONY: help setup demo test test-long check bench bench-check bench-growth lock clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ bench: setup ## measure speed beside its peers; writes build/bench.json
 
 bench-check: bench ## fail when a figure misses what it must reach
 	@$(VENV)/python -m bench check
+
+bench-growth: setup ## how speed and memory follow the size of the work; draws docs/growth-*.svg
+	@$(VENV)/python -m bench growth
 
 lock: setup ## resolve pyproject.toml anew into requirements/dev.txt
 	@$(VENV)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \

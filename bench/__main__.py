@@ -1,4 +1,7 @@
-"""`python -m bench` measures and writes build/bench.json; `python -m bench check` judges it."""
+"""`python -m bench` measures and writes build/bench.json; `python -m bench check` judges it.
+
+`python -m bench growth` measures how speed and memory follow the size of the work, and draws it.
+"""
 
 import argparse
 import json
@@ -6,6 +9,7 @@ import sys
 from pathlib import Path
 
 from bench import encode, recovery, send, spark
+from bench.growth import growth
 from bench.report import write_report
 from twophase.embedded import EmbeddedKafka
 
@@ -23,13 +27,15 @@ GROUPS = {
 def main() -> None:
     """Run what the arguments ask for."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("act", nargs="?", choices=("measure", "check"), default="measure")
+    parser.add_argument("act", nargs="?", choices=("measure", "check", "growth"), default="measure")
     parser.add_argument("--only", choices=GROUPS, help="measure one group instead of all")
     parser.add_argument("--rows", type=int, default=200_000, help="rows of up to 100 bytes per run")
     parser.add_argument("--runs", type=int, default=5, help="runs of each side; the best counts")
     arguments = parser.parse_args()
     if arguments.act == "check":
         check()
+    elif arguments.act == "growth":
+        growth()
     else:
         measure([arguments.only] if arguments.only else list(GROUPS), arguments)
 

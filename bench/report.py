@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 PACKAGES = ("twophase", "pyarrow", "numpy", "confluent-kafka", "kafka-python", "lz4", "pyspark")
+_WHOLE_FROM = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,8 @@ class Figure:
         }
 
     def __str__(self) -> str:
-        text = f"{self.name:<58} {self.best:>14,.0f} {self.unit}"
+        digits = 0 if self.best >= _WHOLE_FROM else 2
+        text = f"{self.name:<58} {self.best:>14,.{digits}f} {self.unit}"
         if self.ratio is not None:
             text += f"  {self.ratio:5.2f} x {self.peer}"
         if self.must is not None:

@@ -7,7 +7,7 @@ shape. Broker, driver and Python workers share the machine's cores.
 from collections.abc import Iterator
 
 from bench.report import Figure
-from bench.spark import batch, latency, stream
+from bench.spark import batch, latency, processors, stream
 from bench.spark.setting import Topics, session
 
 # A run has to outlast its own beginning: so many times the rows of the other groups.
@@ -19,5 +19,6 @@ def measure(servers: str, count: int, runs: int) -> Iterator[Figure]:
     topics = Topics(servers)
     with session() as spark:
         yield from batch.measure(spark, topics, TIMES * count, runs)
+        yield from processors.measure(spark, topics, TIMES * count, runs)
         yield from stream.measure(spark, topics, TIMES * count, runs)
         yield from latency.measure(spark, topics, runs)

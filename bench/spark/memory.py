@@ -1,26 +1,33 @@
 """The most memory that a Python worker of this session has had."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from twophase.verify.processes import descendants
 
+# What the kernel takes as: forget the peak so far.
+_FORGET = "5"
+
 
 def worker_peak_mb() -> float:
     """Return the greatest peak among the Python workers that Spark keeps for reuse."""
-    peaks = [
-        _peak_mb(each.pid)
-        for each in descendants(os.getpid())
-        if _is_worker(Path(f"/proc/{each.pid}"))
-    ]
-    return max(peaks)
+    return max(map(_peak_mb, _workers()))
 
 
-def _is_worker(folder: Path) -> bool:
-    return b"pyspark.daemon" in (folder / "cmdline").read_bytes()
+def forget_peaks() -> None:
+    """Let the next peak be that of what comes now."""
+    for folder in _workers():
+        (folder / "clear_refs").write_text(_FORGET)
 
 
-def _peak_mb(pid: int) -> float:
-    status = Path(f"/proc/{pid}/status").read_text()
-    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM"))
+def _workers() -> Iterator[Path]:
+    for each in descendants(os.getpid()):
+        folder = Path(f"/proc/{each.pid}")
+        if b"pyspark.daemon" in (folder / "cmdline").read_bytes():
+            yield folder
+
+
+def _peak_mb(folder: Path) -> float:
+    (line,) = (x for x in (folder / "status").read_text().splitlines() if x.startswith("VmHWM"))
     return int(line.split()[1]) / 1000

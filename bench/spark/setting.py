@@ -31,6 +31,7 @@ def session() -> Iterator[SparkSession]:
     conf = {
         "spark.driver.memory": "4g",
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.sql.shuffle.partitions": "4",
     }
@@ -46,19 +47,24 @@ def session() -> Iterator[SparkSession]:
 def orders(spark: SparkSession, rows: int) -> DataFrame:
     """Return JSON orders of 100 to 200 bytes with keys, made as they are read."""
     number = sql.col("id")
-    order = sql.struct(
-        number.alias("order"),
-        sql.concat(sql.lit("customer-"), sql.pmod(number * 7919, sql.lit(100_003))).alias("buyer"),
-        sql.round(sql.rand(7) * 1000, 2).alias("amount"),
-        sql.pmod(number * 104_729, sql.lit(97)).alias("quantity"),
-        sql.substring(sql.md5(number.cast("string")), 1, 12).alias("item"),
-        sql.timestamp_millis(sql.lit(1_700_000_000_000) + number * 13).alias("at"),
+    customer = sql.concat(sql.lit("customer-"), sql.pmod(number * 7919, sql.lit(100_003)))
+    value = sql.concat(
+        sql.lit('{"order":'),
+        number,
+        sql.lit(',"customer":"'),
+        customer,
+        sql.lit('","item":"'),
+        sql.hex(sql.hash(number)),
+        sql.lit('","quantity":'),
+        sql.pmod(number * 104_729, sql.lit(97)),
+        sql.lit(',"cents":'),
+        sql.pmod(number * 15_485_863, sql.lit(1_000_003)),
+        sql.lit(',"currency":"EUR","at_ms":'),
+        sql.lit(1_700_000_000_000) + number * 13,
+        sql.lit("}"),
     )
-    frame = spark.range(0, rows, 1, PARTITIONS).select(
-        sql.col("id"), sql.to_json(order).alias("value")
-    )
-    key = sql.concat(sql.lit("customer-"), sql.pmod(sql.col("id") * 7919, sql.lit(100_003)))
-    return frame.select(key.alias("key"), "value")
+    frame = spark.range(0, rows, 1, PARTITIONS)
+    return frame.select(customer.alias("key"), value.alias("value"))
 
 
 def noise(spark: SparkSession, rows: int) -> DataFrame:

@@ -63,7 +63,8 @@ def watch(spark, kafka, make_topic, tmp_path):
             options={"kafka.bootstrap.servers": kafka.bootstrap_servers},
         )
         watched = Watched(sink, spark.sparkContext)
-        run(files.frame().selectExpr("k AS key", "v AS value"), watched, tmp_path / "checkpoint")
+        frame = files.frame().selectExpr("k AS key", "v AS value")
+        run(frame, watched, tmp_path / "checkpoint", limit_s=60 + batches)
         sink.close()
         assert len(watched.bytes) == batches
         return watched

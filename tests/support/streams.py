@@ -36,7 +36,7 @@ class Files:
         return reader.json(str(self.folder))
 
 
-def run(frame, sink, checkpoint, mode="append"):
+def run(frame, sink, checkpoint, mode="append", limit_s=120):
     """Run until the sources are used up; return Spark's last progress, raise what it raised."""
     query = (
         frame.writeStream.foreachBatch(sink)
@@ -45,7 +45,7 @@ def run(frame, sink, checkpoint, mode="append"):
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination(120)
+    query.awaitTermination(limit_s)
     assert not query.isActive
     return query.lastProgress
 

@@ -10,7 +10,6 @@ import time
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyspark.sql import functions as sql
 
 from twophase.commit.summary import Summary
 from twophase.kafka.counts import ask_partition_counts
@@ -26,7 +25,7 @@ from twophase.spark.connect import over_connect
 from twophase.spark.jobs import asked
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from twophase.kafka.blocks import Block
 
@@ -36,6 +35,7 @@ _ROW_BYTES: Final = 64
 _SHARES_MIN: Final = 8
 _POSITION_BITS: Final = 33
 _TOO_MUCH: Final = "spark.driver.maxResultSize"
+_SIZED: Final = ("key", "value", "topic")
 _POSITION, _WEIGHT, _OVER = "twophase_position", "twophase_weight", "twophase_over"
 
 
@@ -97,29 +97,25 @@ def bounded(frame: "DataFrame", share_bytes: int) -> "DataFrame":
     A row is kept while its weight times its position in its task is within `share_bytes`: rows of
     like size then stay within the share together, and the worst mixture of sizes within the share
     times the logarithm of their number. The first row beyond is always flagged.
+
+    Written as texts: a tree of columns costs a call of the JVM for each of its nodes.
     """
-    position = sql.monotonically_increasing_id().bitwiseAND(sql.lit((1 << _POSITION_BITS) - 1))
-    weighed = frame.select("*", position.alias(_POSITION), _weight(frame).alias(_WEIGHT))
-    light = (sql.col(_POSITION) + 1) * sql.col(_WEIGHT) <= share_bytes
-    kept = [sql.when(light, sql.col(name)).alias(name) for name in frame.columns]
-    return weighed.where(sql.col(_POSITION) <= share_bytes // _ROW_BYTES).select(
-        *kept, (~light).alias(_OVER)
-    )
+    position = f"monotonically_increasing_id() & {(1 << _POSITION_BITS) - 1} AS {_POSITION}"
+    weighed = frame.selectExpr("*", position, f"{_weight(frame.columns)} AS {_WEIGHT}")
+    light = f"({_POSITION} + 1) * {_WEIGHT} <= {share_bytes}"
+    kept = [f"CASE WHEN {light} THEN `{name}` END AS `{name}`" for name in frame.columns]
+    few = weighed.where(f"{_POSITION} <= {share_bytes // _ROW_BYTES}")
+    return few.selectExpr(*kept, f"NOT ({light}) AS {_OVER}")
 
 
-def _weight(frame: "DataFrame") -> "Column":
-    weight = sql.lit(_ROW_BYTES).cast("long")
-    for name in ("key", "value", "topic"):
-        if name in frame.columns:
-            weight += sql.coalesce(sql.octet_length(name), sql.lit(0))
-    if "headers" in frame.columns:
-        weight += sql.coalesce(sql.aggregate("headers", sql.lit(0), _with_header), sql.lit(0))
-    return weight
-
-
-def _with_header(total: "Column", header: "Column") -> "Column":
-    sizes = (sql.coalesce(sql.octet_length(header[part]), sql.lit(0)) for part in ("key", "value"))
-    return total + _ROW_BYTES + sum(sizes, sql.lit(0))
+def _weight(columns: list[str]) -> str:
+    sized = (f"coalesce(octet_length(`{name}`), 0)" for name in columns if name in _SIZED)
+    terms = [f"{_ROW_BYTES}L", *sized]
+    if "headers" in columns:
+        sizes = "coalesce(octet_length(h.key), 0) + coalesce(octet_length(h.value), 0)"
+        added = f"(total, h) -> total + {_ROW_BYTES} + {sizes}"
+        terms.append(f"coalesce(aggregate(headers, 0L, {added}), 0L)")
+    return " + ".join(terms)
 
 
 def _tasks(frame: "DataFrame") -> int:

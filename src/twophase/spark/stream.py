@@ -3,6 +3,7 @@
 import json
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from twophase.commit.recovery import Batch
 from twophase.errors import ConfigurationError
 from twophase.kafka.progress import Progress, has_idle_source, progress_in, rows_between
 from twophase.spark.connect import named_query, over_connect, read_file
+from twophase.spark.driver_jvm import Folder, running_query, started_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,6 +25,8 @@ _log = logging.getLogger("twophase")
 _SEEN: dict[str, tuple[str, int, bool, int]] = {}
 # How far each query's last batch has read its Kafka sources.
 _PROGRESS: dict[str, tuple[int, Progress]] = {}
+# Each query's checkpoint, opened once for each run.
+_FOLDERS: dict[str, tuple[str, Folder]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +46,17 @@ class StreamBatch:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """Where a call comes from: `query` is what this process remembers it by."""
+    """Where a call comes from: `query` is what this process remembers it by.
 
-    session: Any
+    `read` returns a file of the checkpoint and when it was written, 0 where that is not known;
+    what is older than `since_ms` is another process's.
+    """
+
     query: str
     run_id: str
     owner: str
-    root: str
+    read: Callable[[str], tuple[bytes, int]]
+    since_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +79,15 @@ def stream_batch(frame: "DataFrame", number: int, sink: SinkObject) -> StreamBat
     if over_connect(session):
         name, root = named_query(sink.owner, sink.checkpoint)
         # Remembered by the run: two sinks of one query are two of them here.
-        call = _Call(session, sink.object_id, sink.object_id, name, root)
-        content, planned_ms = read_file(session, f"{root}/offsets/{number}"), 0
+        call = _Call(
+            sink.object_id,
+            sink.object_id,
+            name,
+            lambda file: (read_file(session, f"{root}/{file}"), 0),
+        )
     else:
         call = _classic_call(session, sink)
-        content, planned_ms = _read_classic(call, number)
+    content, written_ms = call.read(f"offsets/{number}")
     progress = progress_in(content)
     before = _progress_before(call, number) if progress else {}
     _PROGRESS[call.query] = (number, progress)
@@ -85,7 +97,7 @@ def stream_batch(frame: "DataFrame", number: int, sink: SinkObject) -> StreamBat
             owner=call.owner,
             number=number,
             offsets=offsets_hash(content),
-            first_try=_first_try(call, number, planned_ms, sink.made_ms),
+            first_try=_first_try(call, number, min(written_ms, _planned_ms(content)), sink.made_ms),
         ),
         progress,
         rows_between(before, progress),
@@ -95,34 +107,38 @@ def stream_batch(frame: "DataFrame", number: int, sink: SinkObject) -> StreamBat
 
 def _classic_call(session: Any, sink: SinkObject) -> _Call:
     query_id = session.sparkContext.getLocalProperty("sql.streaming.queryId")
-    query = _running(session, query_id) if query_id else None
+    query = running_query(session, query_id) if query_id else None
     if query is None:
         raise ConfigurationError(
             "no streaming query calls this sink; use it as writeStream.foreachBatch(sink)"
         )
     # Not the job group, which would be the same: users set one of their own in foreachBatch.
     run_id = str(query.runId().toString())
-    root = sink.checkpoint or str(query.resolvedCheckpointRoot())
+    folder = _folder(
+        session, query_id, run_id, sink.checkpoint or str(query.resolvedCheckpointRoot())
+    )
     if sink.checkpoint is not None and _SEEN.get(query_id, ("",))[0] != run_id:
-        _check_own(session, root, query_id)
-    return _Call(session, query_id, run_id, sink.owner or query_id, root)
+        _check_own(folder, query_id)
+    owner = sink.owner or query_id
+    return _Call(query_id, run_id, owner, folder.read, started_ms(session))
 
 
-def _check_own(session: Any, root: str, query_id: str) -> None:
+def _folder(session: Any, query_id: str, run_id: str, root: str) -> Folder:
+    known_run, folder = _FOLDERS.get(query_id, ("", None))
+    if folder is None or known_run != run_id or folder.root != root:
+        folder = Folder(session, root)
+        _FOLDERS[query_id] = (run_id, folder)
+    return folder
+
+
+def _check_own(folder: Folder, query_id: str) -> None:
     """Refuse a checkpoint that is another query's: its offsets would say nothing of this batch."""
-    found = json.loads(_read(session, f"{root}/metadata")[0]).get("id")
+    found = json.loads(folder.read("metadata")[0]).get("id")
     if found != query_id:
         raise ConfigurationError(
-            f"checkpoint is {root}, which belongs to query {found}; this query is {query_id}: give "
-            "its own checkpointLocation, or leave checkpoint out"
+            f"checkpoint is {folder.root}, which belongs to query {found}; this query is "
+            f"{query_id}: give its own checkpointLocation, or leave checkpoint out"
         )
-
-
-def _read_classic(call: _Call, number: int) -> tuple[bytes, int]:
-    """Return `offsets/N`, and when it was planned by two witnesses: 0 if before this process."""
-    content, written_ms = _read(call.session, f"{call.root}/offsets/{number}")
-    planned_ms = min(written_ms, _planned_ms(content))
-    return content, planned_ms if planned_ms > _process_started_ms(call.session) else 0
 
 
 def _progress_before(call: _Call, number: int) -> Progress:
@@ -133,13 +149,10 @@ def _progress_before(call: _Call, number: int) -> Progress:
     known = _PROGRESS.get(call.query)
     if known is not None and known[0] == number - 1:
         return known[1]
-    path = f"{call.root}/offsets/{number - 1}"
+    if number == 0:
+        return {}
     try:
-        if number == 0:
-            return {}
-        if over_connect(call.session):
-            return progress_in(read_file(call.session, path))
-        return progress_in(_read(call.session, path)[0])
+        return progress_in(call.read(f"offsets/{number - 1}")[0])
     except Exception as error:  # noqa: BLE001
         _log.debug("offsets/%d could not be read: %s", number - 1, error)
         return {}
@@ -154,7 +167,7 @@ def _first_try(call: _Call, number: int, planned_ms: int, made_ms: int) -> bool:
     have run the query since then: only a sink that was made since tells that it has not.
     """
     run_id, highest, answer, asked_ms = _SEEN.get(call.query, (call.run_id, -1, False, 0))
-    young = planned_ms > made_ms
+    young = planned_ms > max(made_ms, call.since_ms)
     if call.query not in _SEEN:
         answer = young
     elif run_id != call.run_id:
@@ -170,11 +183,6 @@ def wall_ms() -> int:
     return int(time.time() * 1000)
 
 
-def _process_started_ms(session: Any) -> int:
-    management = session._jvm.java.lang.management.ManagementFactory  # noqa: SLF001
-    return int(management.getRuntimeMXBean().getStartTime())
-
-
 def _planned_ms(content: bytes) -> int:
     """Return when the driver planned the batch, by its own clock; 0 if the file does not say."""
     for line in content.decode("utf-8", "replace").splitlines()[1:2]:
@@ -183,28 +191,3 @@ def _planned_ms(content: bytes) -> int:
         except (ValueError, KeyError, TypeError):
             return 0
     return 0
-
-
-def _running(session: Any, query_id: str) -> Any:
-    """Return the running query of this id, which Spark itself keeps to itself; None if none."""
-    jvm = session._jvm  # noqa: SLF001 - there is no public way to a query's run and checkpoint
-    queries = session._jsparkSession.sharedState().activeStreamingQueries()  # noqa: SLF001
-    return queries.get(jvm.java.util.UUID.fromString(query_id))
-
-
-def _read(session: Any, path: str) -> tuple[bytes, int]:
-    """Return a file's bytes and time, by Hadoop's file system and the user's credentials for it."""
-    jvm = session._jvm  # noqa: SLF001
-    place = jvm.org.apache.hadoop.fs.Path(path)
-    files = place.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
-    if not files.exists(place):
-        raise ConfigurationError(
-            f"{path} is not there; checkpoint must be the query's own checkpointLocation"
-        )
-    status = files.getFileStatus(place)
-    stream = files.open(place)
-    try:
-        content = bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
-    finally:
-        stream.close()
-    return content, int(status.getModificationTime())

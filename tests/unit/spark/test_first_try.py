@@ -13,11 +13,15 @@ def tried():
     """Return what is said of a batch of one query, run by run."""
     query = uuid4().hex
 
-    def ask(run_id, number, *, young, made_ms=None):
+    def read(name):
+        raise AssertionError(f"{name} is not asked for")
+
+    def ask(run_id, number, *, young, made_ms=None, since_ms=0):
         time.sleep(0.003)
         made_ms = wall_ms() if made_ms is None else made_ms
         planned_ms = made_ms + 5 if young else made_ms - 5
-        return _first_try(_Call(None, query, run_id, "owner", "root"), number, planned_ms, made_ms)
+        call = _Call(query, run_id, "owner", read, since_ms)
+        return _first_try(call, number, planned_ms, made_ms)
 
     return ask
 
@@ -30,6 +34,11 @@ def test_the_first_batch_of_a_process_by_its_age(tried):
 def test_a_file_that_is_younger_than_the_sink(tried):
     """Planned since the sink was made, by the first run that it sees."""
     assert tried("run", 3, young=True)
+
+
+def test_a_file_that_is_older_than_the_process(tried):
+    """A sink may be made before Spark is started: an earlier process may have planned the batch."""
+    assert not tried("run", 3, young=True, since_ms=wall_ms() + 60_000)
 
 
 def test_a_sink_that_is_older_than_the_last_run(tried):

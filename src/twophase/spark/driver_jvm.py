@@ -1,0 +1,75 @@
+"""What the sink asks the driver's JVM for: the running query, and the files of its checkpoint.
+
+There is no public way to a query's run and checkpoint, hence the private names. Every call is a
+round trip, and so is every name on the way to a Java class: those are looked up once.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+from twophase.errors import ConfigurationError
+
+_NOT_THERE = "java.io.FileNotFoundException"
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Java's classes by their names, and when this JVM was started."""
+
+    path: Any
+    streams: Any
+    uuid: Any
+    started_ms: int
+
+
+@lru_cache(maxsize=1)
+def _names(jvm: Any) -> _Names:
+    management = jvm.java.lang.management.ManagementFactory
+    return _Names(
+        path=jvm.org.apache.hadoop.fs.Path,
+        streams=jvm.org.apache.commons.io.IOUtils,
+        uuid=jvm.java.util.UUID,
+        started_ms=int(management.getRuntimeMXBean().getStartTime()),
+    )
+
+
+def started_ms(session: Any) -> int:
+    """Return when the driver's JVM was started, by its own clock."""
+    return _names(session._jvm).started_ms  # noqa: SLF001
+
+
+def running_query(session: Any, query_id: str) -> Any:
+    """Return the running query of this id, which Spark keeps to itself; None if none."""
+    queries = session._jsparkSession.sharedState().activeStreamingQueries()  # noqa: SLF001
+    return queries.get(_names(session._jvm).uuid.fromString(query_id))  # noqa: SLF001
+
+
+class Folder:
+    """A checkpoint, read by Hadoop's file system and the user's credentials for it."""
+
+    def __init__(self, session: Any, root: str) -> None:
+        self.root = root
+        self._names = _names(session._jvm)  # noqa: SLF001
+        settings = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
+        self._files = self._names.path(root).getFileSystem(settings)
+
+    def read(self, name: str) -> tuple[bytes, int]:
+        """Return a file's bytes, and when it was written."""
+        place = self._names.path(f"{self.root}/{name}")
+        try:
+            written_ms = int(self._files.getFileStatus(place).getModificationTime())
+            stream = self._files.open(place)
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getName() != _NOT_THERE:
+                raise
+            raise ConfigurationError(
+                f"{self.root}/{name} is not there; checkpoint must be the query's own "
+                "checkpointLocation"
+            ) from None
+        try:
+            return bytes(self._names.streams.toByteArray(stream)), written_ms
+        finally:
+            stream.close()
