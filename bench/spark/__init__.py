@@ -12,11 +12,12 @@ from bench.spark.setting import Topics, session
 
 # A run has to outlast its own beginning: so many times the rows of the other groups.
 TIMES = 10
+RUNS_MAX = 3
 
 
 def measure(servers: str, count: int, runs: int) -> Iterator[Figure]:
     """Measure batch writes, streams and latency in one session."""
-    topics = Topics(servers)
+    topics, runs = Topics(servers), min(runs, RUNS_MAX)
     with session() as spark:
         yield from batch.measure(spark, topics, TIMES * count, runs)
         yield from processors.measure(spark, topics, TIMES * count, runs)

@@ -36,7 +36,7 @@ _SHARES_MIN: Final = 8
 _POSITION_BITS: Final = 33
 _TOO_MUCH: Final = "spark.driver.maxResultSize"
 _SIZED: Final = ("key", "value", "topic")
-_POSITION, _WEIGHT, _OVER = "twophase_position", "twophase_weight", "twophase_over"
+_OVER: Final = "twophase_over"
 
 
 class DriverPath:
@@ -98,13 +98,14 @@ def bounded(frame: "DataFrame", share_bytes: int) -> "DataFrame":
     like size then stay within the share together, and the worst mixture of sizes within the share
     times the logarithm of their number. The first row beyond is always flagged.
 
-    Written as texts: a tree of columns costs a call of the JVM for each of its nodes.
+    Written as texts, and in two steps: a tree of columns costs a call of the JVM for each of its
+    nodes, and every step an analysis. The filter lets through the first rows of a task, so that
+    both steps count alike.
     """
-    position = f"monotonically_increasing_id() & {(1 << _POSITION_BITS) - 1} AS {_POSITION}"
-    weighed = frame.selectExpr("*", position, f"{_weight(frame.columns)} AS {_WEIGHT}")
-    light = f"({_POSITION} + 1) * {_WEIGHT} <= {share_bytes}"
+    position = f"(monotonically_increasing_id() & {(1 << _POSITION_BITS) - 1})"
+    light = f"({position} + 1) * ({_weight(frame.columns)}) <= {share_bytes}"
     kept = [f"CASE WHEN {light} THEN `{name}` END AS `{name}`" for name in frame.columns]
-    few = weighed.where(f"{_POSITION} <= {share_bytes // _ROW_BYTES}")
+    few = frame.where(f"{position} <= {share_bytes // _ROW_BYTES}")
     return few.selectExpr(*kept, f"NOT ({light}) AS {_OVER}")
 
 
