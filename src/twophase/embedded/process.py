@@ -1,5 +1,6 @@
 """Processes named so that a pid used again by another process is never signalled."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -8,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _POLL_S = 0.02
+# The pid is nobody's, or by now the number of a thread: older kernels say so by EINVAL.
+_NO_PROCESS = (errno.ESRCH, errno.ENOENT, errno.EINVAL)
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,10 @@ class ProcessIdentity:
             return False
         try:
             descriptor = os.pidfd_open(self.pid)
-        except ProcessLookupError:
-            return False
+        except OSError as error:
+            if error.errno in _NO_PROCESS:
+                return False
+            raise
         try:
             # The descriptor holds on to one process, so nothing can change after this look.
             if not self.alive:

@@ -1,8 +1,10 @@
 """Naming processes."""
 
 import os
+import queue
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
@@ -62,3 +64,16 @@ def _until(condition):
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_a_pid_that_has_become_the_number_of_a_thread():
+    """The process is gone: its number says nothing, and nobody is signalled."""
+    asked = threading.Event()
+    numbers = queue.SimpleQueue()
+    thread = threading.Thread(target=lambda: (numbers.put(threading.get_native_id()), asked.wait()))
+    thread.start()
+    try:
+        assert not ProcessIdentity(numbers.get(timeout=10), "another time").send(signal.SIGKILL)
+    finally:
+        asked.set()
+        thread.join()
