@@ -43,10 +43,10 @@ def test_chaos(private_kafka, tmp_path):
     ) as trial:
         report = chaos(trial, kafka, plan)
         verdict = trial.judged()
-    found = {**asdict(report), "ok": verdict.ok, **dict(verdict.lines())}
-    REPORT.parent.mkdir(exist_ok=True)
-    REPORT.write_text(json.dumps(found, indent=2) + "\n")
-    print(json.dumps(found, indent=2))
+        found = {**asdict(report), "ok": verdict.ok, **dict(verdict.lines())}
+        REPORT.parent.mkdir(exist_ok=True)
+        REPORT.write_text(json.dumps(found, indent=2) + "\n")
+        print(json.dumps(found, indent=2))
     assert verdict.not_checked == ()
     assert verdict.ok, verdict.findings
     assert verdict.rows_out == plan.rows
