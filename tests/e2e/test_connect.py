@@ -127,6 +127,7 @@ def query(client, tmp_path, kafka, topic):
     return Query(client, tmp_path, kafka.bootstrap_servers, topic)
 
 
+@pytest.mark.long
 def test_batch_after_batch(query, kafka, topic):
     """Every file once, by either path; each run has a process of its own, also for its hooks."""
     for number in range(2):
@@ -144,6 +145,7 @@ def test_batch_after_batch(query, kafka, topic):
     assert values(kafka.bootstrap_servers, topic) == [f"row-{n}".encode() for n in range(5)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("when", "outcome"),
     [("before", "committed"), pytest.param("after", "skipped", marks=pytest.mark.long)],
@@ -204,6 +206,7 @@ def test_a_name_is_an_owner_in_classic_mode_too(query, kafka, topic):
 NOBODY = {"kafka.bootstrap.servers": "127.0.0.1:9", "kafka.max.block.ms": "1000"}
 
 
+@pytest.mark.long
 def test_a_query_without_an_owner_is_refused_by_name(query):
     """The sentence reaches the one who waits for the query."""
     query.files.add({"k": "a", "v": "never"})
@@ -212,6 +215,7 @@ def test_a_query_without_an_owner_is_refused_by_name(query):
     assert notes == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("changed", "said"),
     [

@@ -27,6 +27,7 @@ def descendants(pid):
     return found
 
 
+@pytest.mark.long
 def test_the_demo(tmp_path):
     """Both sinks are killed: Spark's own doubles rows, twophase does not; the report says so."""
     report = tmp_path / "report.html"

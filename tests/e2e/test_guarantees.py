@@ -172,8 +172,9 @@ def mixed(spark, small, large):
     )
 
 
-def test_none_counts_what_the_broker_refuses_and_goes_on(spark, kafka, wire, make_topic, caplog):
+def test_none_counts_what_the_broker_refuses_and_goes_on(spark, kafka, connect, make_topic, caplog):
     """The rows of one topic are refused, counted and logged; the other's are all there."""
+    wire = connect(compression_type="none")
     small, large = make_topic(kafka, partitions=2), make_topic(kafka)
     shrink(kafka, large, 1_000)
     written = write_unrouted(mixed(spark, small, large), wire, None, NONE)
@@ -186,8 +187,9 @@ def test_none_counts_what_the_broker_refuses_and_goes_on(spark, kafka, wire, mak
     assert "MESSAGE_SIZE_TOO_LARGE" in caplog.text
 
 
-def test_at_least_once_raises_what_none_counts(spark, kafka, wire, make_topic):
+def test_at_least_once_raises_what_none_counts(spark, kafka, connect, make_topic):
     """The same refusal fails the batch, as our own error with the broker's words."""
+    wire = connect(compression_type="none")
     small, large = make_topic(kafka, partitions=2), make_topic(kafka)
     shrink(kafka, large, 1_000)
     with pytest.raises(RowRejected, match="MESSAGE_SIZE_TOO_LARGE"):

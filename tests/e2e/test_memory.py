@@ -72,10 +72,10 @@ def watch(spark, kafka, make_topic, tmp_path):
     return run_all
 
 
-@pytest.mark.parametrize("batches", [12, pytest.param(200, marks=pytest.mark.long)])
-def test_the_disks_stay_flat(batches, watch):
+@pytest.mark.long
+def test_the_disks_stay_flat(watch):
     """After every batch its blocks and its shuffle are gone, after the first as after the last."""
-    watched = watch(batches)
+    watched = watch(200)
     assert set(watched.persisted) == {0}
     # Spark deletes in its own time, but soon: not when the garbage collector comes by.
     assert min(watched.bytes[:EARLY]) == min(watched.bytes[-EARLY:]) == 0

@@ -19,6 +19,7 @@ from twophase.verify.verdict import Verdict
 
 _TELL_EVERY_S: Final = 0.25
 _HISTORY: Final = "history.jsonl"
+_TRIES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +126,9 @@ def _survive(trial: Trial, plan: Plan, stopping: threading.Event) -> None:
 
     trial.driver.start()
     for moment in plan.moments():
-        killed = Killer(trial, moment)
-        trial.wait_until(lambda killed=killed: over() or killed(), plan.limit_s)  # type: ignore[misc]
-        if over():
+        killer = Killer(trial, moment)
+        trial.wait_until(lambda killer=killer: killer() or over(), plan.limit_s)  # type: ignore[misc]
+        if not killer.killed:
             break
         trial.driver.start()
     trial.wait_until(over, plan.limit_s)
@@ -137,23 +138,30 @@ def _survive(trial: Trial, plan: Plan, stopping: threading.Event) -> None:
 class Killer:
     """Kills a driver in a batch: a part of it lies in the log, and Spark has not noted it.
 
-    Only a process that stands still can be known to be there.
+    Only a process that stands still can be known to be there. Where several batches have come and
+    gone too quickly for that, it is killed in one that is planned and not noted.
     """
 
     def __init__(self, trial: Trial, moment: Moment) -> None:
         self._trial, self._moment = trial, moment
         self._done, self._length = trial.last_done(), trial.length()
         self._first = self._done + 1 + moment.batches
+        self.killed = False
 
     def __call__(self) -> bool:
         """Kill it if the moment has come, and tell whether."""
         done, length = self._trial.last_done(), self._trial.length()
         if done != self._done:
             self._done, self._length = done, length
-        written = length - self._length
-        if done + 1 < self._first or not written or written < self._moment.share * self._rows():
-            return False
-        return self._trial.driver.kill_if(lambda: self._trial.last_done() == done)
+        if done + 1 >= self._first and self._due(length - self._length):
+            self.killed = self._trial.driver.kill_if(lambda: self._trial.last_done() == done)
+        return self.killed
+
+    def _due(self, written: int) -> bool:
+        rows = self._rows()
+        if self._done + 1 >= self._first + _TRIES:
+            return rows < math.inf
+        return written > 0 and written >= self._moment.share * rows
 
     def _rows(self) -> float:
         """Return how many rows the batch has that is not done yet."""

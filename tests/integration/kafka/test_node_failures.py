@@ -119,10 +119,8 @@ def check_a_node_that_comes_later(cluster, connect, make_topic, transactional_id
     assert len(read(cluster.bootstrap_servers, topic)) == 15
 
 
-@pytest.mark.parametrize(
-    "version",
-    ["4.3.1", pytest.param("3.9.2", marks=pytest.mark.long)],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("version", ["4.3.1", "3.9.2"])
 def test_nodes_fail_under_load(version, private_kafka, make_topic, connect, transactional_id):
     """The load never sees an error, and a reader of another library sees exactly what it wrote."""
     cluster = private_kafka(nodes=3, version=version, properties=QUICK_FAILOVER)
