@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from kafka import KafkaProducer
 from kafka.protocol.producer import EndTxnResponse, ProduceResponse
+from support.readers import wait_until_ended
 
 from twophase.verify.proxy import ApiKey, KafkaProxy
 
@@ -144,6 +145,8 @@ def test_late_produce_of_an_ended_transaction_is_refused(kafka, make_topic, prox
         producer.close(timeout=5)
 
     request = caught.wait_caught()
+    # While the broker is still ending the transaction it answers otherwise, and refuses too.
+    wait_until_ended(kafka.bootstrap_servers)
     answer = ProduceResponse.decode(caught.deliver(), version=request.api_version, header=True)
 
     (partition,) = answer.responses[0].partition_responses
