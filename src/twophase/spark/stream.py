@@ -25,8 +25,8 @@ _log = logging.getLogger("twophase")
 _SEEN: dict[str, tuple[str, int, bool, int]] = {}
 # How far each query's last batch has read its Kafka sources.
 _PROGRESS: dict[str, tuple[int, Progress]] = {}
-# Each query's checkpoint, opened once for each run.
-_FOLDERS: dict[str, tuple[str, Folder]] = {}
+# Each query's checkpoint, opened once for each run and each root that its sinks were given.
+_FOLDERS: dict[str, tuple[tuple[str, str | None], Folder]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,21 +114,15 @@ def _classic_call(session: Any, sink: SinkObject) -> _Call:
         )
     # Not the job group, which would be the same: users set one of their own in foreachBatch.
     run_id = str(query.runId().toString())
-    folder = _folder(
-        session, query_id, run_id, sink.checkpoint or str(query.resolvedCheckpointRoot())
-    )
+    asked_for = (run_id, sink.checkpoint)
+    known, folder = _FOLDERS.get(query_id, (None, None))
+    if folder is None or known != asked_for:
+        folder = Folder(session, sink.checkpoint or str(query.resolvedCheckpointRoot()))
+        _FOLDERS[query_id] = (asked_for, folder)
     if sink.checkpoint is not None and _SEEN.get(query_id, ("",))[0] != run_id:
         _check_own(folder, query_id)
     owner = sink.owner or query_id
     return _Call(query_id, run_id, owner, folder.read, started_ms(session))
-
-
-def _folder(session: Any, query_id: str, run_id: str, root: str) -> Folder:
-    known_run, folder = _FOLDERS.get(query_id, ("", None))
-    if folder is None or known_run != run_id or folder.root != root:
-        folder = Folder(session, root)
-        _FOLDERS[query_id] = (run_id, folder)
-    return folder
 
 
 def _check_own(folder: Folder, query_id: str) -> None:

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Final, Self
 from uuid import uuid4
 
@@ -36,20 +36,19 @@ class Source:
         self.input = kind(f"orders-{uuid4().hex[:8]}", rows)
         self.topic = f"{self.input.name}-in"
         self.options = KafkaOptions.parse({"kafka.bootstrap.servers": servers})
-        self._stack = ExitStack()
         make_topics(servers, [self.topic])
-        self.wire = self._stack.enter_context(Wire(self.options))
+        self.wire = Wire(self.options)
         try:
             self._filler = Filler(self.wire, self.topic, self.input, history.record)
         except BaseException:
-            self._stack.close()
+            self.wire.close()
             raise
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        self.wire.close()
 
     def fill(self, first: int = 0, stop: int | None = None) -> None:
         """Write the rows `first` to `stop` - 1, by default all."""
