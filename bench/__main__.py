@@ -9,13 +9,11 @@ import sys
 from pathlib import Path
 
 from bench import encode, recovery, send, spark
+from bench.broker import broker
 from bench.growth import growth
 from bench.report import write_report
-from twophase.embedded import EmbeddedKafka
 
 REPORT = Path(__file__).parent.parent / "build" / "bench.json"
-# As Kafka's own start script has it: the embedded broker's quick start would slow it down later.
-BROKER = ("-Xmx1g", "-Xms1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 GROUPS = {
     "encode": encode.measure,
     "send": send.measure,
@@ -43,7 +41,7 @@ def main() -> None:
 def measure(groups: list[str], arguments: argparse.Namespace) -> None:
     """Measure the groups on one embedded broker and write the report."""
     figures = []
-    with EmbeddedKafka(jvm_options=BROKER) as kafka:
+    with broker() as kafka:
         for group in groups:
             for figure in GROUPS[group](kafka.bootstrap_servers, arguments.rows, arguments.runs):
                 print(figure, flush=True)

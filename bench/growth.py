@@ -12,11 +12,11 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
-from bench.bars import Bar, bars
+from bench.bars import Bar, Plot, picture
+from bench.broker import broker
 from bench.report import machine
-from bench.spark.memory import forget_peaks, worker_peak_mb
+from bench.spark.memory import driver_peak_mb, forget_peaks, worker_peak_mb
 from bench.spark.setting import PARTITIONS, Side, Topics, orders, session
-from twophase.embedded import EmbeddedKafka
 
 ROOT = Path(__file__).parent.parent
 BATCHES = (10, 1_000, 100_000, 2_000_000, 10_000_000)
@@ -35,6 +35,7 @@ class Point:
     rows: int
     rows_per_s: float
     worker_mb: float
+    driver_mb: float
 
 
 def values(spark: SparkSession, size: int) -> DataFrame:
@@ -52,7 +53,7 @@ def measured(topics: Topics, frame: DataFrame, size: int, partitions: int = PART
             forget_peaks()
         with topics.new(partitions) as topic:
             took_s.append(side.write(frame, topics.servers, topic))
-    point = Point(size, rows, rows / min(took_s[1:]), worker_peak_mb())
+    point = Point(size, rows, rows / min(took_s[1:]), worker_peak_mb(), driver_peak_mb())
     print(point, flush=True)
     return point
 
@@ -80,20 +81,25 @@ def curves(spark: SparkSession, topics: Topics) -> Iterator[tuple[str, str, list
 def growth() -> None:
     """Measure all and write what was found."""
     report: dict[str, object] = {"machine": machine()}
-    with EmbeddedKafka() as kafka, session() as spark:
+    with broker() as kafka, session() as spark:
         for name, title, points in curves(spark, Topics(kafka.bootstrap_servers)):
             report[name] = [asdict(point) for point in points]
-            _plot(name, f"Rows per second, by {title}", points, lambda point: point.rows_per_s)
-            _plot(
-                f"{name}-memory",
-                f"Peak memory of a Python worker in MB, by {title}",
-                points,
-                lambda point: point.worker_mb,
-            )
+            (ROOT / "docs" / f"growth-{name}.svg").write_text(drawn(title, points))
     (ROOT / "build").mkdir(exist_ok=True)
     (ROOT / "build" / "growth.json").write_text(json.dumps(report, indent=2) + "\n")
 
 
-def _plot(name: str, title: str, points: list[Point], of: Callable[[Point], float]) -> None:
-    drawn = bars(title, [Bar(f"{point.size:,}", of(point)) for point in points])
-    (ROOT / "docs" / f"growth-{name}.svg").write_text(drawn)
+def drawn(title: str, points: list[Point]) -> str:
+    """Return speed and memory by the size of the work as one picture."""
+
+    def plot(name: str, of: Callable[[Point], float]) -> Plot:
+        bars = [Bar(f"{point.size:,}", of(point)) for point in points]
+        return Plot(f"{name}, by {title}", bars)
+
+    return picture(
+        [
+            plot("Rows per second", lambda point: point.rows_per_s),
+            plot("Peak memory of a Python worker in MB", lambda point: point.worker_mb),
+            plot("Peak memory of the driver's Python in MB", lambda point: point.driver_mb),
+        ]
+    )

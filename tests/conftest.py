@@ -1,18 +1,27 @@
 """Brokers for the tests: two that are shared, and private ones that a test may hurt."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from uuid import uuid4
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from hypothesis import HealthCheck, settings
+from support.waiting import wait_until
 
-from twophase.embedded import EmbeddedKafka
+from twophase.embedded import EmbeddedKafka, ports
 
 # A busy machine is slow, not wrong: no property fails by the clock.
 settings.register_profile("any", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any")
+
+
+def pytest_configure() -> None:
+    """Give each worker ports of its own: one that is kept for a proxy looks free to the others."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 4
+    ports._FIRST, ports._LAST = 15_000 + 4_000 * worker, 19_000 + 4_000 * worker
 
 
 @pytest.fixture(scope="session")
@@ -53,6 +62,18 @@ def make_topic() -> Callable[..., str]:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
         topic = NewTopic(name, num_partitions=partitions, config=settings)
         admin.create_topics([topic])[name].result(timeout=30)
+        wait_until(lambda: _led(admin, name, partitions), 60)
         return name
 
     return make
+
+
+def _led(admin: AdminClient, topic: str, partitions: int) -> bool:
+    """Whether all leaders serve the topic, which comes after the answer that it was made."""
+    asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
+    try:
+        for answer in admin.list_offsets(asked).values():
+            answer.result(timeout=30)
+    except (KafkaException, TimeoutError):
+        return False
+    return True

@@ -1,6 +1,6 @@
 """Batch writes of the same rows by both sinks, turn by turn, each to a new topic."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -9,6 +9,7 @@ from bench.report import Figure
 from bench.rows import UNIT
 from bench.spark.memory import worker_peak_mb
 from bench.spark.setting import CODEC, NOOP, TUNED, Side, Topics, noise, orders
+from bench.turns import turn_by_turn
 
 SPARK, SPARK_TUNED = "Spark's sink", "Spark's sink, tuned"
 WIDE = 64
@@ -19,24 +20,15 @@ def tuned(codec: str) -> tuple[Side, Side]:
     return Side("twophase", {CODEC: codec}, ours=True), Side(SPARK_TUNED, {**TUNED, CODEC: codec})
 
 
-def seconds(
-    frame: DataFrame, topics: Topics, sides: Sequence[Side], runs: int
-) -> list[tuple[float, ...]]:
-    """Return how long each of the sides' runs took, after one that warms up."""
-    found: list[list[float]] = [[] for _ in sides]
-    for _ in range(runs + 1):
-        for values, side in zip(found, sides, strict=True):
-            with topics.new(side.partitions) as topic:
-                values.append(side.write(frame, topics.servers, topic))
-    return [tuple(values[1:]) for values in found]
-
-
 def measure(spark: SparkSession, topics: Topics, rows: int, runs: int) -> Iterator[Figure]:
     """Measure orders and noise, wide topics, and what a Python worker takes at most."""
 
     def compared(frame: DataFrame, *sides: Side) -> list[tuple[float, ...]]:
-        took = seconds(frame, topics, sides, runs)
-        return [tuple(rows / each for each in values) for values in took]
+        def rows_per_s(side: Side) -> float:
+            with topics.new(side.partitions) as topic:
+                return rows / side.write(frame, topics.servers, topic)
+
+        return turn_by_turn(sides, runs, rows_per_s, warm_up=True)
 
     frame = orders(spark, rows)
     defaults = (Side(NOOP), Side("twophase", ours=True), Side(SPARK))

@@ -1,31 +1,32 @@
-"""The most memory that a Python worker of this session has had."""
+"""The most memory that Python workers and the driver's Python have had."""
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
-from twophase.verify.processes import descendants
+from bench.spark.roles import WORKER, roles
 
+_DRIVER = Path("/proc/self")
 # What the kernel takes as: forget the peak so far.
 _FORGET = "5"
 
 
 def worker_peak_mb() -> float:
-    """Return the greatest peak among the Python workers that Spark keeps for reuse."""
-    return max(map(_peak_mb, _workers()))
+    """Return the greatest peak among the Python workers that Spark keeps; 0 if there are none."""
+    return max(map(_peak_mb, _workers()), default=0.0)
+
+
+def driver_peak_mb() -> float:
+    """Return the peak of this process."""
+    return _peak_mb(_DRIVER)
 
 
 def forget_peaks() -> None:
-    """Let the next peak be that of what comes now."""
-    for folder in _workers():
+    """Let the next peaks be those of what comes now."""
+    for folder in (_DRIVER, *_workers()):
         (folder / "clear_refs").write_text(_FORGET)
 
 
-def _workers() -> Iterator[Path]:
-    for each in descendants(os.getpid()):
-        folder = Path(f"/proc/{each.pid}")
-        if b"pyspark.daemon" in (folder / "cmdline").read_bytes():
-            yield folder
+def _workers() -> list[Path]:
+    return [folder for role, folder in roles() if role == WORKER]
 
 
 def _peak_mb(folder: Path) -> float:

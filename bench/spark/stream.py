@@ -12,6 +12,7 @@ from bench.report import Figure
 from bench.rows import UNIT
 from bench.spark.batch import SPARK, SPARK_TUNED, tuned
 from bench.spark.setting import Side, Topics, orders, read_topic
+from bench.turns import turn_by_turn
 
 LARGE_ROWS = 500_000
 SMALL_ROWS, SMALL_BATCHES, WARM_UP = 10, 60, 20
@@ -19,33 +20,41 @@ SMALL_ROWS, SMALL_BATCHES, WARM_UP = 10, 60, 20
 
 def measure(spark: SparkSession, topics: Topics, rows: int, runs: int) -> Iterator[Figure]:
     """Measure large batches by their rows per second, small ones by the time in the sink."""
+    yield large(spark, topics, rows, runs)
+    yield small(spark, topics, runs)
+
+
+def large(spark: SparkSession, topics: Topics, rows: int, runs: int) -> Figure:
+    """Measure rows per second of batches that go over the executors."""
+    size = min(LARGE_ROWS, rows // 4)
     with topics.new() as source:
-        frame = orders(spark, rows)
-        Side("filling").write(frame, topics.servers, source)
-        large = min(LARGE_ROWS, rows // 4)
-        sides = tuned("lz4")
-        found: list[list[float]] = [[] for _ in sides]
-        for _ in range(runs):
-            for values, side in zip(found, sides, strict=True):
-                # The first batch starts workers and connections, and warms up the plan.
-                later = batches(spark, topics, source, side, large)[1:]
-                seconds = sum(each["durationMs"]["triggerExecution"] for each in later) / 1000
-                values.append(sum(each["numInputRows"] for each in later) / seconds)
-        ours, theirs = (tuple(values) for values in found)
-        name = f"orders, Kafka to Kafka, {large:,} rows a batch, lz4"
-        yield Figure(name, UNIT, ours, SPARK_TUNED, theirs, 0.85, 1.2)
+        Side("filling").write(orders(spark, rows), topics.servers, source)
+
+        def rows_per_s(side: Side) -> float:
+            # The first batch starts workers and connections, and warms up the plan.
+            later = batches(spark, topics, source, side, size)[1:]
+            seconds = sum(each["durationMs"]["triggerExecution"] for each in later) / 1000
+            return sum(each["numInputRows"] for each in later) / seconds
+
+        ours, theirs = turn_by_turn(tuned("lz4"), runs, rows_per_s)
+    name = f"orders, Kafka to Kafka, {size:,} rows a batch, lz4"
+    return Figure(name, UNIT, ours, SPARK_TUNED, theirs, 0.85, 1.2)
+
+
+def small(spark: SparkSession, topics: Topics, runs: int) -> Figure:
+    """Measure the time in the sink of batches that go through the driver."""
     with topics.new(1) as source:
         frame = orders(spark, SMALL_ROWS * SMALL_BATCHES)
         Side("filling").write(frame, topics.servers, source)
+
+        def median_ms(side: Side) -> float:
+            later = batches(spark, topics, source, side, SMALL_ROWS)[WARM_UP:]
+            return statistics.median(each["durationMs"]["addBatch"] for each in later)
+
         sides = (Side("twophase", ours=True), Side(SPARK))
-        found = [[] for _ in sides]
-        for _ in range(runs):
-            for values, side in zip(found, sides, strict=True):
-                later = batches(spark, topics, source, side, SMALL_ROWS)[WARM_UP:]
-                values.append(statistics.median(each["durationMs"]["addBatch"] for each in later))
-        ours, theirs = (tuple(values) for values in found)
-        name = f"{SMALL_ROWS} rows a batch, time in the sink (p50)"
-        yield Figure(name, "ms", ours, SPARK, theirs, 2.5, 1.5, lower=True)
+        ours, theirs = turn_by_turn(sides, runs, median_ms)
+    name = f"{SMALL_ROWS} rows a batch, time in the sink (p50)"
+    return Figure(name, "ms", ours, SPARK, theirs, 2.5, 1.5, lower=True)
 
 
 def batches(

@@ -6,12 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin import AdminClient
 from support.readers import read, values
 
 from twophase.errors import ConfigurationError, ProtocolViolation, RowRejected
@@ -153,16 +154,6 @@ def test_a_killed_task_is_run_again_and_doubles_rows(kafka, make_topic, tmp_path
     assert 100 < sum(found.values()) - 1_000 < 900
 
 
-def shrink(kafka, topic, size_bytes):
-    """Lower the size of blocks that the topic takes, below what a row needs."""
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    entry = ConfigEntry(
-        "max.message.bytes", str(size_bytes), incremental_operation=AlterConfigOpType.SET
-    )
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
-    admin.incremental_alter_configs([resource])[resource].result(30)
-
-
 def mixed(spark, small, large):
     """Rows of two topics: a small one for each number, and a large one for every tenth."""
     return spark.range(100, numPartitions=2).selectExpr(
@@ -175,8 +166,7 @@ def mixed(spark, small, large):
 def test_none_counts_what_the_broker_refuses_and_goes_on(spark, kafka, connect, make_topic, caplog):
     """The rows of one topic are refused, counted and logged; the other's are all there."""
     wire = connect(compression_type="none")
-    small, large = make_topic(kafka, partitions=2), make_topic(kafka)
-    shrink(kafka, large, 1_000)
+    small, large = make_topic(kafka, partitions=2), make_topic(kafka, max_message_bytes=1_000)
     written = write_unrouted(mixed(spark, small, large), wire, None, NONE)
     assert (written.rows, written.failed_rows) == (90, 10)
     failed = [part for part in written.partitions if part.failed_rows]
@@ -190,8 +180,7 @@ def test_none_counts_what_the_broker_refuses_and_goes_on(spark, kafka, connect, 
 def test_at_least_once_raises_what_none_counts(spark, kafka, connect, make_topic):
     """The same refusal fails the batch, as our own error with the broker's words."""
     wire = connect(compression_type="none")
-    small, large = make_topic(kafka, partitions=2), make_topic(kafka)
-    shrink(kafka, large, 1_000)
+    small, large = make_topic(kafka, partitions=2), make_topic(kafka, max_message_bytes=1_000)
     with pytest.raises(RowRejected, match="MESSAGE_SIZE_TOO_LARGE"):
         write_unrouted(mixed(spark, small, large), wire, None, SURE)
 
@@ -205,6 +194,8 @@ def test_none_goes_on_when_a_topic_vanishes(spark, kafka, connect, make_topic):
     def deleting(batches):
         admin = AdminClient({"bootstrap.servers": servers})
         admin.delete_topics([topic])[topic].result(30)
+        while topic in admin.list_topics(timeout=30).topics:
+            time.sleep(0.02)
         yield from batches
 
     frame = numbers(spark, 100, tasks=1)
@@ -222,7 +213,7 @@ def test_none_goes_on_when_the_brokers_are_gone(spark, private_kafka, make_topic
     cluster = private_kafka()
     options = {
         "kafka.bootstrap.servers": cluster.bootstrap_servers,
-        "kafka.max.block.ms": 1_500,
+        "kafka.max.block.ms": 5_000,
         "kafka.request.timeout.ms": 500,
         "kafka.delivery.timeout.ms": 500,
     }

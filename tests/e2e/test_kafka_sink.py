@@ -5,7 +5,8 @@ from uuid import uuid4
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
-from support.readers import read, values
+from support.readers import partitions, read, values
+from support.waiting import wait_until
 
 from twophase.errors import ConfigurationError
 from twophase.kafka.admin import list_transactions
@@ -150,6 +151,7 @@ def test_a_topic_that_gains_partitions(files, make_sink, kafka, topic):
     files.run(files.frame().selectExpr(*PLAIN), sink)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     admin.create_partitions([NewPartitions(topic, 5)])[topic].result(30)
+    wait_until(lambda: partitions(kafka.bootstrap_servers, topic) == 5)
     files.add(*({"k": f"key-{number}", "v": "after"} for number in range(200)))
     files.run(files.frame().selectExpr(*PLAIN), sink)
     assert {row.partition for row in read(kafka.bootstrap_servers, topic)} == {0, 1, 2, 3, 4}

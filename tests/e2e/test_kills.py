@@ -48,7 +48,7 @@ class Pipeline:
             [sys.executable, str(QUERY), arguments],
             capture_output=True,
             text=True,
-            timeout=180,
+            timeout=400,
             check=False,
         )
         return done.returncode, done.stdout + done.stderr
@@ -76,7 +76,7 @@ def pipeline(kafka, make_topic, tmp_path):
     return found
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("task", ["encode", "send"])
 def test_an_executor_is_killed(task, pipeline, tmp_path):
     """Executors in JVMs of their own; one is killed with -9 in the middle of a task."""

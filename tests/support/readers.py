@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka.admin import KafkaAdminClient
+from kafka.errors import CoordinatorLoadInProgressError
 
 
 @dataclass(frozen=True)
@@ -53,14 +54,20 @@ def wait_until_ended(bootstrap_servers, timeout_s=30.0):
         time.monotonic() + timeout_s,
     )
     try:
-        while any(
-            admin.list_transactions(state_filters=["PrepareCommit", "PrepareAbort"]).values()
-        ):
+        while _ending(admin):
             if time.monotonic() > deadline:
                 raise TimeoutError("a transaction is still being ended")
             time.sleep(0.02)
     finally:
         admin.close()
+
+
+def _ending(admin):
+    try:
+        found = admin.list_transactions(state_filters=["PrepareCommit", "PrepareAbort"])
+    except CoordinatorLoadInProgressError:
+        return True
+    return any(found.values())
 
 
 def _drain(consumer, topic, count, timeout_s):

@@ -195,10 +195,13 @@ class Node:
 
     def _java(self, *options: str) -> list[str]:
         class_path = ":".join(str(jar) for jar in self._plan.jars)
-        return [str(self._plan.java), *options, "-cp", class_path]
+        # A node that is killed cannot tidy up: what its libraries unpack goes with its folder.
+        own = f"-Djava.io.tmpdir={self.directory / 'tmp'}"
+        return [str(self._plan.java), *options, own, "-cp", class_path]
 
     def _write_configuration(self) -> None:
-        (self.directory / "logs").mkdir(parents=True, exist_ok=True)
+        for name in ("logs", "tmp"):
+            (self.directory / name).mkdir(parents=True, exist_ok=True)
         data, properties = self.directory / "data", self._plan.properties
         text = settings.server_properties(self.node_id, self._plan.ports, data, properties)
         self._server_properties.write_text(text, encoding="ascii")

@@ -10,6 +10,8 @@ from twophase.errors import SetupError
 # from there could go to any client while its node is down, and the node could not come back.
 _FIRST, _LAST = 15000, 32000
 _TRIES = 2000
+# One that is kept for a proxy has no listener yet, and must not be given out again.
+_given: set[int] = set()
 
 
 class PortTaken(SetupError):
@@ -20,9 +22,10 @@ def free_ports(count: int) -> list[int]:
     """Return as many different ports that nobody listens on."""
     chosen: list[int] = []
     for port in random.sample(range(_FIRST, _LAST), _TRIES):
-        if is_free(port):
+        if port not in _given and is_free(port):
             chosen.append(port)
         if len(chosen) == count:
+            _given.update(chosen)
             return chosen
     raise SetupError(f"no {count} free ports between {_FIRST} and {_LAST}; end what holds them")
 

@@ -53,13 +53,18 @@ class QuerySettings:
 def start_query(settings: QuerySettings, history: HistoryFile) -> Any:
     """Start the query in a session of its own and return it."""
     builder = SparkSession.builder.appName(f"proof of {settings.sink}").master(settings.master)
+    # A process that is killed cannot tidy up, so what it leaves behind is with the rest.
+    scratch = Path(settings.checkpoint).with_name("scratch")
+    scratch.mkdir(parents=True, exist_ok=True)
+    java_options = f'{_QUICK_JVM} "-Djava.io.tmpdir={scratch}"'
     conf = {
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         # The checker needs every batch's plan.
         "spark.sql.streaming.minBatchesToRetain": "1000000",
-        "spark.driver.extraJavaOptions": _QUICK_JVM,
-        "spark.executor.extraJavaOptions": _QUICK_JVM,
+        "spark.local.dir": str(scratch),
+        "spark.driver.extraJavaOptions": java_options,
+        "spark.executor.extraJavaOptions": java_options,
         **settings.conf,
     }
     for key, value in conf.items():

@@ -7,10 +7,10 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from support.waiting import wait_until
 
 from twophase.embedded import fetch_jars
 from twophase.embedded.process import ProcessIdentity
@@ -79,21 +79,21 @@ def test_three_nodes_one_dead_data_kept(twophase, tmp_path):
     shown = json.loads(twophase(["kafka", "status", "--output", "json"], expected=0)[0])
     assert len(shown["bootstrap_servers"].split(",")) == 3
     os.kill(shown["nodes"][1]["pid"], signal.SIGKILL)
-    wait_for(lambda: "node-2" not in processes(tmp_path))
+    wait_until(lambda: "node-2" not in processes(tmp_path))
     out, _ = twophase(["kafka", "status"], expected=3)
     assert "Kafka 4.3.1 is partly running" in out
     assert "run `twophase kafka stop` first" in twophase(["kafka", "start"], expected=1)[1]
     twophase(["kafka", "stop", "--keep-data"], expected=0)
-    wait_for(lambda: processes(tmp_path) == "")
+    wait_until(lambda: processes(tmp_path) == "")
     assert len(list((tmp_path / "kafka").rglob("meta.properties"))) == 3
 
 
 def test_killed_in_mid_start(twophase, tmp_path):
     """A kill -9 of the command in mid start leaves no JVM, and the next start works."""
     with begin(["kafka", "start"]) as process:
-        wait_for(lambda: "kafka.Kafka" in processes(tmp_path))
+        wait_until(lambda: "kafka.Kafka" in processes(tmp_path))
         process.kill()
-    wait_for(lambda: processes(tmp_path) == "")
+    wait_until(lambda: processes(tmp_path) == "")
     twophase(["kafka", "start"], expected=0)
 
 
@@ -101,12 +101,12 @@ def test_ctrl_c_in_mid_start(twophase, tmp_path):
     """Ctrl-C in mid start is exit code 130, no traceback, no JVM."""
     assert twophase
     with begin(["kafka", "start"]) as process:
-        wait_for(lambda: "kafka.Kafka" in processes(tmp_path))
+        wait_until(lambda: "kafka.Kafka" in processes(tmp_path))
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in err
-    wait_for(lambda: processes(tmp_path) == "")
+    wait_until(lambda: processes(tmp_path) == "")
 
 
 def test_port(twophase):
@@ -147,11 +147,3 @@ def processes(folder):
         if f"{folder}/kafka" in text and "StorageTool" not in text:
             found.append(text.replace("\0", " "))
     return "\n".join(found)
-
-
-def wait_for(condition, timeout_s=60):
-    """Wait until the condition holds."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)

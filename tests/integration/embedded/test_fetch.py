@@ -14,8 +14,9 @@ TINY_SET = "spark-kafka-4.2.0"
 FETCH = "import sys; from twophase.embedded import fetch_jars; print(*fetch_jars(sys.argv[1]))"
 
 
-def test_two_processes_at_once(empty_home):
+def test_two_processes_at_once(empty_home, repository, use_mirror):
     """Two processes that fetch at once get the same whole set, and it is downloaded once."""
+    use_mirror(repository)
     command = [sys.executable, "-c", FETCH, TINY_SET]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     both = [subprocess.Popen(command, **pipes) for _ in range(2)]

@@ -7,12 +7,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from support.waiting import wait_until
 
 from twophase.embedded import EmbeddedKafka, cluster, jarset
 from twophase.embedded.ports import free_ports
@@ -96,9 +96,9 @@ def test_three_nodes_survive_one(three, make_topic):
     assert minimum_in_sync(three, topic) == "2"
     victim.kill()
     write(three, topic)
-    wait_for(lambda: in_sync(three, topic) == {1, 3})
+    wait_until(lambda: in_sync(three, topic) == {1, 3})
     victim.start()
-    wait_for(lambda: in_sync(three, topic) == {1, 2, 3})
+    wait_until(lambda: in_sync(three, topic) == {1, 2, 3})
 
 
 def test_pause_and_resume(three, make_topic):
@@ -108,11 +108,11 @@ def test_pause_and_resume(three, make_topic):
     pid = victim.pid
     victim.pause()
     assert victim.paused
-    wait_for(lambda: in_sync(three, topic) == {1, 2})
+    wait_until(lambda: in_sync(three, topic) == {1, 2})
     write(three, topic)
     victim.resume()
     assert victim.pid == pid
-    wait_for(lambda: in_sync(three, topic) == {1, 2, 3})
+    wait_until(lambda: in_sync(three, topic) == {1, 2, 3})
 
 
 def test_taken_port_is_named():
@@ -182,11 +182,3 @@ def meta(kafka):
     """Return the identity of a cluster's first data folder."""
     text = (kafka.nodes[0].directory / "data" / "meta.properties").read_text()
     return {line for line in text.splitlines() if not line.startswith("#")}
-
-
-def wait_for(condition, timeout_s=60):
-    """Wait until the condition holds."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)

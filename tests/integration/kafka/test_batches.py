@@ -213,7 +213,7 @@ def test_a_lost_message_of_any_kind(api, direction, start, connect, broker, topi
 def test_a_commit_that_is_never_answered(start, connect, broker, topic):
     """The answers to EndTxn are lost until we give up asking: the marker tells, once."""
     with KafkaProxy(broker.proxied) as proxy:
-        far = connect(proxy.bootstrap_servers, request_timeout_ms=500, max_block_ms=1_000)
+        far = connect(proxy.bootstrap_servers, request_timeout_ms=1_000, max_block_ms=4_000)
         run = start(via=far)
         run.write(0)
         caught = proxy.on(ApiKey.END_TXN, "response").cut(times=None)

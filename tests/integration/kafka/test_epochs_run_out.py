@@ -39,7 +39,7 @@ def raise_epoch(wire, transactional_id, times):
     assert not refused, refused[:3]
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_the_next_producer_id_is_taken_without_a_stop(
     wire, broker, transactions, transactional_id, make_topic
 ):

@@ -78,12 +78,12 @@ def test_a_lost_end_is_asked_again(act, direction, commit, proxy, far, broker, o
 
 
 def test_an_end_without_an_answer_is_unknown_and_never_success(
-    proxy, broker, connect, transactional_id, topic
+    proxy, broker, connect, wire, transactional_id, topic
 ):
     """All answers lost: CommitOutcomeUnknown, although the broker has committed."""
-    far = connect(proxy.bootstrap_servers, request_timeout_ms=300, max_block_ms=1_000)
-    owned = Transactions(far).own(transactional_id)
-    write(far, owned, blocks(topic, named("row", 3)))
+    far = connect(proxy.bootstrap_servers, request_timeout_ms=1_000, max_block_ms=3_000)
+    owned = Transactions(wire).own(transactional_id)
+    write(wire, owned, blocks(topic, named("row", 3)))
     proxy.on(ApiKey.END_TXN, "response").cut(times=None)
     with pytest.raises(CommitOutcomeUnknown) as caught:
         Transactions(far).commit(owned)
@@ -93,9 +93,9 @@ def test_an_end_without_an_answer_is_unknown_and_never_success(
 
 def test_doubt_outlives_the_call(proxy, broker, connect, wire, transactional_id, topic):
     """The commit took effect, its answers were lost, a rival came, and it is asked for again."""
-    far = connect(proxy.bootstrap_servers, request_timeout_ms=300, max_block_ms=1_000)
-    owned = Transactions(far).own(transactional_id)
-    write(far, owned, blocks(topic, named("row", 3)))
+    far = connect(proxy.bootstrap_servers, request_timeout_ms=1_000, max_block_ms=3_000)
+    owned = Transactions(wire).own(transactional_id)
+    write(wire, owned, blocks(topic, named("row", 3)))
     proxy.on(ApiKey.END_TXN, "response").cut(times=None)
     with pytest.raises(CommitOutcomeUnknown):
         Transactions(far).commit(owned)
@@ -104,30 +104,32 @@ def test_doubt_outlives_the_call(proxy, broker, connect, wire, transactional_id,
     with pytest.raises(CommitOutcomeUnknown):
         Transactions(far).commit(owned, asked_before=True)
     with pytest.raises(EpochStale):
-        Transactions(far).commit(owned)
+        Transactions(wire).commit(owned)
     assert values(broker.bootstrap_servers, topic) == named("row", 3)
 
 
 def test_a_fence_after_a_lost_answer_is_unknown_and_not_a_refusal(
-    proxy, far, broker, connect, owned, topic
+    proxy, far, broker, connect, wire, owned, topic
 ):
     """The commit took effect, its answer was lost, a rival came: only the marker can tell now."""
     write(far, owned, blocks(topic, named("row", 3)))
+    # No clock asks again before the rival has come: the answer is lost when all is cut.
+    patient = connect(proxy.bootstrap_servers)
     held = proxy.on(ApiKey.END_TXN, "response").hold()
     outcome = []
 
     def commit():
         try:
-            outcome.append(Transactions(far).commit(owned))
+            outcome.append(Transactions(patient).commit(owned))
         except CommitOutcomeUnknown as error:
             outcome.append(error)
 
     thread = threading.Thread(target=commit)
     thread.start()
-    held.wait_caught()
-    Transactions(connect(broker.bootstrap_servers)).own(owned.transactional_id)
+    held.wait_caught(60)
+    Transactions(wire).own(owned.transactional_id)
     proxy.cut_all()
-    thread.join(20)
+    thread.join(60)
     assert isinstance(outcome[0], CommitOutcomeUnknown)
     assert values(broker.bootstrap_servers, topic) == named("row", 3)
 

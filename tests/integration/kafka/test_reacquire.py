@@ -40,7 +40,7 @@ def test_with_its_own_transaction_open(wire, broker, transactions, owned, topic)
 
 def test_after_the_brokers_timeout(wire, broker, transactions, transactional_id, topic):
     """The broker's own timeout is not a rival: the owner goes on, nothing of before is visible."""
-    identity = transactions.own(transactional_id, timeout_ms=1_000)
+    identity = transactions.own(transactional_id, timeout_ms=3_000)
     write(wire, identity, blocks(topic, named("dropped", 2)))
     deadline = time.monotonic() + 30
     while describe_transaction(wire, transactional_id).state is TransactionState.ONGOING:
@@ -129,7 +129,7 @@ def test_an_epoch_that_was_raised_by_a_timeout_is_given_out_once(
     wire, transactions, transactional_id, topic
 ):
     """Two owners that ask with it are given one identity, so what re-acquiring gives is newer."""
-    identity = transactions.own(transactional_id, timeout_ms=1_000)
+    identity = transactions.own(transactional_id, timeout_ms=3_000)
     write(wire, identity, blocks(topic, named("dropped", 2)))
     deadline = time.monotonic() + 30
     while describe_transaction(wire, transactional_id).state is not TransactionState.COMPLETE_ABORT:
@@ -142,45 +142,45 @@ def test_an_epoch_that_was_raised_by_a_timeout_is_given_out_once(
 
 
 def test_a_reacquire_that_was_cut_off_goes_on_where_it_stopped(
-    broker, connect, transactional_id, topic
+    broker, connect, wire, transactions, transactional_id, topic
 ):
     """The abort is done, the answers to InitProducerId are lost until it gives up."""
     with KafkaProxy(broker.proxied) as proxy:
-        far = connect(proxy.bootstrap_servers, request_timeout_ms=400, max_block_ms=1_000)
-        transactions = Transactions(far)
+        far = connect(proxy.bootstrap_servers, request_timeout_ms=1_000, max_block_ms=3_000)
         identity = transactions.own(transactional_id)
-        write(far, identity, blocks(topic, named("dropped", 2)))
+        write(wire, identity, blocks(topic, named("dropped", 2)))
         claiming = Claiming(identity)
         proxy.on(ApiKey.INIT_PRODUCER_ID, "response").cut(times=None)
         with pytest.raises(StoreUnavailable):
-            transactions.proceed(claiming)
+            Transactions(far).proceed(claiming)
         proxy.clear()
         if identity.version is TransactionVersion.V2:
             assert claiming.last is LastTransaction.ABORTED
             with pytest.raises(Fenced):
                 transactions.reacquire(identity)
-        commit_rows(far, transactions, transactions.proceed(claiming), topic, "kept")
+        commit_rows(wire, transactions, transactions.proceed(claiming), topic, "kept")
     assert values(broker.bootstrap_servers, topic) == named("kept", 2)
 
 
 @pytest.mark.parametrize("broker", ["kafka39"], indirect=True)
-def test_a_reacquire_after_the_timeout_that_was_cut_off(broker, connect, transactional_id, topic):
+def test_a_reacquire_after_the_timeout_that_was_cut_off(
+    broker, connect, wire, transactions, transactional_id, topic
+):
     """It goes on with the raised epoch; begun again with the old one, it is taken for fenced."""
     with KafkaProxy(broker.proxied) as proxy:
-        far = connect(proxy.bootstrap_servers, request_timeout_ms=400, max_block_ms=1_000)
-        transactions = Transactions(far)
-        identity = transactions.own(transactional_id, timeout_ms=1_000)
-        write(far, identity, blocks(topic, named("dropped", 2)))
+        far = connect(proxy.bootstrap_servers, request_timeout_ms=1_000, max_block_ms=3_000)
+        identity = transactions.own(transactional_id, timeout_ms=3_000)
+        write(wire, identity, blocks(topic, named("dropped", 2)))
         deadline = time.monotonic() + 30
-        while describe_transaction(far, transactional_id).state is TransactionState.ONGOING:
+        while describe_transaction(wire, transactional_id).state is TransactionState.ONGOING:
             assert time.monotonic() < deadline
             time.sleep(0.1)
         claiming = Claiming(identity)
         proxy.on(ApiKey.INIT_PRODUCER_ID, "response").cut(times=None)
         with pytest.raises(StoreUnavailable):
-            transactions.proceed(claiming)
+            Transactions(far).proceed(claiming)
         proxy.clear()
         with pytest.raises(Fenced):
             transactions.reacquire(identity)
-        commit_rows(far, transactions, transactions.proceed(claiming), topic, "kept")
+        commit_rows(wire, transactions, transactions.proceed(claiming), topic, "kept")
     assert values(broker.bootstrap_servers, topic) == named("kept", 2)

@@ -190,7 +190,7 @@ def test_a_commit_that_is_never_answered(sink, broker, connect):
     """The answers to EndTxn are lost until we give up asking: the marker itself is the answer."""
     sink.start().write(0)
     with KafkaProxy(broker.proxied) as proxy:
-        wire = connect(proxy.bootstrap_servers, request_timeout_ms=300, max_block_ms=1_000)
+        wire = connect(proxy.bootstrap_servers, request_timeout_ms=1_000, max_block_ms=3_000)
         plan = planned(sink, "adopt")
         lost = proxy.on(ApiKey.END_TXN, "response").cut(times=None)
         assert sinks.adopt(wire, plan, ADOPTION).changed

@@ -51,24 +51,24 @@ def write(store, engine, number=0, watch=None):
 def test_a_send_that_is_cut_off_gets_more_time(broker, connect, make_topic, name, caplog):
     """It is warned of, sent again under ten times the timeout, and every row is there once."""
     topic = make_topic(broker)
-    wire = connect(broker.bootstrap_servers, transaction_timeout_ms=1_000)
+    wire = connect(broker.bootstrap_servers, transaction_timeout_ms=3_000)
     store = KafkaStore(wire, name, topic)
     engine = SlowEngine(wire, topic, named("row", 5))
     watch = Watch(lambda: store.patience.warn_after_s, store.patience.warn)
     caplog.set_level(logging.WARNING, "twophase")
     finished = write(store, engine, watch=watch)
     assert (finished.outcome, finished.attempts) == (Outcome.COMMITTED, 2)
-    assert describe_transaction(wire, name.transactional_id).timeout_ms == 10_000
+    assert describe_transaction(wire, name.transactional_id).timeout_ms == 30_000
     assert values(broker.bootstrap_servers, topic) == named("row", 5)
-    assert "80 % of kafka.transaction.timeout.ms=1000" in caplog.text
-    assert "sent again with 10000 ms" in caplog.text
+    assert "80 % of kafka.transaction.timeout.ms=3000" in caplog.text
+    assert "sent again with 30000 ms" in caplog.text
 
 
 def test_where_the_brokers_allow_no_more_it_is_refused(broker, connect, make_topic, name):
     """The settings are named, nothing is visible or open, and a quicker try then succeeds."""
     topic = make_topic(broker)
-    wire = connect(broker.bootstrap_servers, transaction_timeout_ms=1_000)
-    store = KafkaStore(wire, name, topic, longest_ms=1_000)
+    wire = connect(broker.bootstrap_servers, transaction_timeout_ms=3_000)
+    store = KafkaStore(wire, name, topic, longest_ms=3_000)
     engine = SlowEngine(wire, topic, named("row", 5))
     with pytest.raises(ConfigurationError, match=r"raise transaction.max.timeout.ms on the broker"):
         write(store, engine)

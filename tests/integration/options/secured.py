@@ -4,10 +4,11 @@ import base64
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
     AdminClient,
     ScramCredentialInfo,
@@ -97,9 +98,11 @@ def _add_scram_user(cluster: EmbeddedKafka) -> None:
         admin.alter_user_scram_credentials([wanted])[USER].result(timeout=30)
     deadline = time.monotonic() + 30
     while True:
-        known = admin.describe_user_scram_credentials([USER])[USER].result(timeout=30)
-        if len(known.scram_credential_infos) == len(mechanisms):
-            return
+        # Until the broker knows the first one, it knows nobody of this name.
+        with suppress(KafkaException):
+            known = admin.describe_user_scram_credentials([USER])[USER].result(timeout=30)
+            if len(known.scram_credential_infos) == len(mechanisms):
+                return
         assert time.monotonic() < deadline
 
 

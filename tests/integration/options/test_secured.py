@@ -19,6 +19,8 @@ from twophase.errors import AccessDenied, StoreUnavailable
 from twophase.kafka.options import KafkaOptions
 from twophase.kafka.sasl import _WithoutCredentials
 
+# For what is refused at each try until the time is up.
+BRIEF = {"max.block.ms": "3000"}
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
@@ -32,7 +34,7 @@ def secured(made: Certificates) -> Iterator[Secured]:
 def options(address: str, protocol: str, more: dict[str, str], **others: object) -> KafkaOptions:
     """Return parsed options, as an executor gets them: through pickle."""
     written = {"bootstrap.servers": address, "security.protocol": protocol}
-    written |= {"max.block.ms": "3000"} | more
+    written |= {"max.block.ms": "30000"} | more
     parsed = KafkaOptions.parse({f"kafka.{k}": v for k, v in written.items()}, **others)
     return pickle.loads(pickle.dumps(parsed))
 
@@ -131,12 +133,12 @@ def test_mutual_tls(secured, made, place):
 def test_without_a_client_certificate_the_broker_closes(secured, made):
     """The same listener, so that the test above proves something."""
     with pytest.raises(StoreUnavailable):
-        brokers(options(secured.mutual, "SSL", trust(made)))
+        brokers(options(secured.mutual, "SSL", trust(made) | BRIEF))
 
 
 def test_unknown_authority_is_not_trusted(secured, made):
     """A certificate of somebody else's authority opens nothing."""
-    more = trust(made) | {"ssl.truststore.location": str(made.stranger)}
+    more = trust(made) | {"ssl.truststore.location": str(made.stranger)} | BRIEF
 
     with pytest.raises(StoreUnavailable, match="certificate verify failed"):
         brokers(options(secured.ssl, "SSL", more))
@@ -147,6 +149,6 @@ def test_host_name_is_checked_unless_turned_off(secured, made):
     address = secured.ssl.replace("127.0.0.1", "localhost")
 
     with pytest.raises(StoreUnavailable, match="certificate is not valid for 'localhost'"):
-        brokers(options(address, "SSL", trust(made)))
+        brokers(options(address, "SSL", trust(made) | BRIEF))
     unchecked = trust(made) | {"ssl.endpoint.identification.algorithm": ""}
     assert brokers(options(address, "SSL", unchecked)) == 1

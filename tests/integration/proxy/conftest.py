@@ -2,6 +2,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from support.readers import wait_until_ended
 
 from twophase.embedded import EmbeddedKafka
 from twophase.verify.proxy import KafkaProxy
@@ -19,6 +20,8 @@ def written(kafka: EmbeddedKafka) -> Callable[[str], list[bytes]]:
     """Read, past the proxy, every committed value of partition 0 of a topic."""
 
     def read(topic: str) -> list[bytes]:
+        # EndTxn answers before readers see what it has ended.
+        wait_until_ended(kafka.bootstrap_servers)
         consumer = Consumer(
             {
                 "bootstrap.servers": kafka.bootstrap_servers,

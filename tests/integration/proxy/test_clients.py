@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 from kafka import KafkaProducer
 from kafka.protocol.producer import EndTxnResponse, ProduceResponse
 from support.readers import wait_until_ended
+from support.waiting import wait_until
 
 from twophase.verify.proxy import ApiKey, KafkaProxy
 
@@ -56,7 +57,7 @@ def test_lost_answer_makes_an_idempotent_producer_repeat(kafka, make_topic, prox
     assert producer.flush(30) == 0
 
     assert lost.count == 1
-    assert proxy.passed(ApiKey.PRODUCE) == 2
+    assert proxy.passed(ApiKey.PRODUCE) >= 2
     assert written(topic) == [b"once"]
 
 
@@ -72,11 +73,7 @@ def test_duplicated_produce_is_written_once(kafka, make_topic, proxy, written):
 
     assert doubled.wait_answer().api_key is ApiKey.PRODUCE
     # The client is done with the answer to the first copy, while the second may be on its way.
-    deadline = time.monotonic() + 10
-    while proxy.passed(ApiKey.PRODUCE) < 10:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    assert proxy.passed(ApiKey.PRODUCE) == 10
+    wait_until(lambda: proxy.passed(ApiKey.PRODUCE) >= 10)
     assert written(topic) == [b"0", b"1", b"2", b"3", b"4"]
 
 

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pytest
-from support.readers import read
+from support.readers import read, wait_until_ended
 from support.rows import now_ms
 from support.writing import write
 
@@ -60,6 +60,8 @@ class Stage:
     def end(self, *, commit=True):
         act = self.transactions.commit if commit else self.transactions.abort
         self.identity = act(self.identity) or self.transactions.reacquire(self.identity)
+        # EndTxn answers before readers see what it has ended.
+        wait_until_ended(self.servers)
 
     def write(self, numbers, *, commit=True):
         """One transaction of these rows."""

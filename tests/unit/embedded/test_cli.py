@@ -8,6 +8,7 @@ import sys
 
 import click
 import pytest
+from support.waiting import wait_until
 
 from twophase.cli import kafka as commands
 from twophase.cli.main import run, twophase
@@ -137,7 +138,7 @@ def test_half_dead(state, capsys):
         assert run(["kafka", "start"]) == 1
         assert "node 2 is dead; run `twophase kafka stop` first" in capsys.readouterr().err
         identity.send(signal.SIGSTOP)
-        identity.wait(0.2)
+        wait_until(lambda: identity.paused)
         assert detached.status().nodes[0].state == "paused"
         assert run(["kafka", "stop"]) == 0
         assert capsys.readouterr().out == "Kafka is stopped\n"

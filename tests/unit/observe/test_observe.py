@@ -2,6 +2,7 @@
 
 import json
 import logging
+import threading
 import time
 
 import pytest
@@ -97,28 +98,47 @@ def test_a_skipped_batch_wrote_no_row():
 
 def test_the_alarm_rings_while_a_transaction_is_open_and_not_after():
     """Once for a slow one, never for one that has ended before."""
-    rung = []
-    slow = Watch(lambda: 0.005, lambda: rung.append("slow"))
-    watched(*WRITTEN, watch=slow)
+    rung, rang = [], threading.Event()
+
+    def ring():
+        rung.append("slow")
+        rang.set()
+
+    opening, *rest = WRITTEN[1:]
+    slow = Watch(lambda: 0.005, ring)
+    slow.begins(opening[0])
+    assert rang.wait(60)
+    slow.ended(*opening)
+    watched(*rest, watch=slow)
     assert rung == ["slow"]
-    quick = Watch(lambda: 0.2, lambda: rung.append("quick"))
-    watched(*WRITTEN, watch=quick)
-    time.sleep(0.3)
+    quick = Watch(lambda: 600, lambda: rung.append("quick"))
+    quick.begins(opening[0])
+    timer = quick._timer
+    quick.ended(*opening)
+    watched(*rest, watch=quick)
+    # Its thread has ended before its time: it was called off, and can ring no more.
+    timer.join(60)
+    assert not timer.is_alive()
     assert rung == ["slow"]
+
+
+def of_ours(caplog):
+    """The lines of the package itself; a thread that an earlier test left may log as well."""
+    return [found for found in caplog.records if found.name == "twophase"]
 
 
 def test_one_log_line_per_batch(caplog):
     """JSON for people's searches, fields for structured logs; warnings and errors louder."""
     caplog.set_level(logging.INFO, "twophase")
     notify((), record(watched(*WRITTEN)))
-    (line,) = caplog.records
+    (line,) = of_ours(caplog)
     assert line.levelno == logging.INFO
     assert json.loads(line.getMessage().removeprefix("batch "))["rows"] == 10
     assert line.twophase["sink_id"] == "orders"
     caplog.clear()
     notify((), record(watched(), do.Finished(do.Outcome.COMMITTED, 1, ("the marker is gone",))))
     notify((), record(watched(), None, ValueError("mine")))
-    assert [found.levelno for found in caplog.records] == [logging.WARNING, logging.ERROR]
+    assert [found.levelno for found in of_ours(caplog)] == [logging.WARNING, logging.ERROR]
 
 
 def test_a_hook_that_fails_changes_nothing(caplog):

@@ -1,10 +1,10 @@
 import contextlib
-import socket
 from collections.abc import Callable, Iterator
 
 import pytest
 from unit.proxy.echo import Client, EchoBroker
 
+from twophase.embedded.ports import free_ports
 from twophase.verify.proxy import KafkaProxy
 
 
@@ -19,8 +19,7 @@ def broker() -> Iterator[EchoBroker]:
 @pytest.fixture
 def port() -> int:
     """Find a port on which nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
+    return free_ports(1)[0]
 
 
 @pytest.fixture

@@ -64,12 +64,12 @@ class EchoBroker:
     def close(self) -> None:
         """End every thread and socket."""
         self._stop.set()
-        self._threads[0].join(5)
+        self._threads[0].join(60)
         for sock in self._sockets:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
-            thread.join(5)
+            thread.join(60)
             assert not thread.is_alive()
         self._listener.close()
 
@@ -78,8 +78,8 @@ class Client:
     """A client of the proxy with one connection."""
 
     def __init__(self, port: int) -> None:
-        self.sock = socket.create_connection(("127.0.0.1", port), 5)
-        self.sock.settimeout(5)
+        self.sock = socket.create_connection(("127.0.0.1", port), 60)
+        self.sock.settimeout(60)
 
     def send(self, payload: bytes) -> None:
         """Send one frame."""
@@ -104,4 +104,4 @@ class Client:
         else:
             return False
         finally:
-            self.sock.settimeout(5)
+            self.sock.settimeout(60)

@@ -1,24 +1,25 @@
 """Whether this very run has planned a batch: True only where that is certain."""
 
-import time
+import itertools
 from uuid import uuid4
 
 import pytest
 
-from twophase.spark.stream import _Call, _first_try, wall_ms
+from twophase.spark import stream
+from twophase.spark.stream import _Call, _first_try
 
 
 @pytest.fixture
-def tried():
-    """Return what is said of a batch of one query, run by run."""
+def tried(monkeypatch):
+    """Return what is said of a batch of one query, run by run, by a clock that only goes on."""
+    monkeypatch.setattr(stream, "wall_ms", itertools.count(1_763_273_670_123, 3).__next__)
     query = uuid4().hex
 
     def read(name):
         raise AssertionError(f"{name} is not asked for")
 
     def ask(run_id, number, *, young, made_ms=None, since_ms=0):
-        time.sleep(0.003)
-        made_ms = wall_ms() if made_ms is None else made_ms
+        made_ms = stream.wall_ms() if made_ms is None else made_ms
         planned_ms = made_ms + 5 if young else made_ms - 5
         call = _Call(query, run_id, "owner", read, since_ms)
         return _first_try(call, number, planned_ms, made_ms)
@@ -38,12 +39,12 @@ def test_a_file_that_is_younger_than_the_sink(tried):
 
 def test_a_file_that_is_older_than_the_process(tried):
     """A sink may be made before Spark is started: an earlier process may have planned the batch."""
-    assert not tried("run", 3, young=True, since_ms=wall_ms() + 60_000)
+    assert not tried("run", 3, young=True, since_ms=stream.wall_ms() + 60_000)
 
 
 def test_a_sink_that_is_older_than_the_last_run(tried):
     """Another process may have run the query between two runs of this one with one sink object."""
-    made_ms = wall_ms()
+    made_ms = stream.wall_ms()
     tried("run", 3, young=True, made_ms=made_ms)
     assert not tried("again", 4, young=True, made_ms=made_ms)
 

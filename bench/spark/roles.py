@@ -1,0 +1,25 @@
+"""The processes below this one that take part in a write, by what they do in it."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from twophase.verify.processes import descendants
+
+WORKER, BROKER, JVM = "Python workers", "broker", "Spark's JVM"
+# What a command line holds.
+_MARKS = {
+    b"pyspark.daemon": WORKER,
+    b"kafka.Kafka": BROKER,
+    b"org.apache.spark.deploy.SparkSubmit": JVM,
+}
+
+
+def roles() -> Iterator[tuple[str, Path]]:
+    """Yield what each process is and where the system shows it; the driver itself is left out."""
+    for each in descendants(os.getpid()):
+        folder = Path(f"/proc/{each.pid}")
+        command = (folder / "cmdline").read_bytes()
+        for mark, role in _MARKS.items():
+            if mark in command:
+                yield role, folder
