@@ -41,6 +41,16 @@ def test_keeps_the_users_jars(builder):
     assert configure_spark(builder)._options["spark.jars"] == expected
 
 
+def test_unix_sockets_with_a_local_master_unless_the_user_chose(builder):
+    """A cluster's temporary folders may have paths that are too long for a socket."""
+    setting = "spark.python.unix.domain.socket.enabled"
+    assert setting not in configure_spark(builder)._options
+    assert setting not in configure_spark(builder.master("yarn"))._options
+    assert configure_spark(builder.master("local[2]"))._options[setting] == "true"
+    builder.config(setting, "false")
+    assert configure_spark(builder)._options[setting] == "false"
+
+
 def test_keeps_the_users_interpreter(builder, monkeypatch):
     """An interpreter chosen by variable or setting stays."""
     monkeypatch.setenv("PYSPARK_PYTHON", "/my/python")

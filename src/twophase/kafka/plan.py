@@ -30,7 +30,7 @@ class EncodePlan:
     level: int | None = None
     block_bytes: int = 1_000_000
     record_limit_bytes: int = 1_048_576
-    window_bytes: int = 64 * 2**20
+    window_bytes: int = 32 * 2**20
 
     def __post_init__(self) -> None:
         check_level(self.codec, self.level)

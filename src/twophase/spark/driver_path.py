@@ -7,7 +7,7 @@ small, and takes the routed path. So the guess that it is small may be wrong at 
 """
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -36,7 +36,7 @@ _SHARES_MIN: Final = 8
 _POSITION_BITS: Final = 33
 _TOO_MUCH: Final = "spark.driver.maxResultSize"
 _SIZED: Final = ("key", "value", "topic")
-_OVER: Final = "twophase_over"
+_ROW: Final = "twophase_row"
 
 
 class DriverPath:
@@ -62,9 +62,9 @@ class DriverPath:
             if _TOO_MUCH in str(error):
                 return None
             raise
-        if any(table.column(_OVER).to_pylist()):
+        rows = within(table)
+        if rows is None:
             return None
-        rows = table.drop_columns([_OVER])
         topics = [self._topic] if self._topic is not None else _topics(rows)
         counts = ask_partition_counts(self._wire, topics) if topics else {}
         plan = plan_for(self._wire.options, self._topic, counts)
@@ -92,21 +92,35 @@ class DriverPath:
 
 
 def bounded(frame: "DataFrame", share_bytes: int) -> "DataFrame":
-    """Return the frame with a flag; rows that are too many or too large are flagged and empty.
+    """Return the frame's rows as structs, which are null for rows that are too many or too large.
 
     A row is kept while its weight times its position in its task is within `share_bytes`: rows of
     like size then stay within the share together, and the worst mixture of sizes within the share
-    times the logarithm of their number. The first row beyond is always flagged.
+    times the logarithm of their number. The first row beyond is always there, as a null.
 
-    Written as texts, and in two steps: a tree of columns costs a call of the JVM for each of its
-    nodes, and every step an analysis. The filter lets through the first rows of a task, so that
-    both steps count alike.
+    Written as texts, in two steps and with one column: a tree of columns costs a call of the JVM
+    for each of its nodes, every step an analysis, every column its share of planning. The filter
+    lets through the first rows of a task, so that both steps count alike.
     """
     position = f"(monotonically_increasing_id() & {(1 << _POSITION_BITS) - 1})"
     light = f"({position} + 1) * ({_weight(frame.columns)}) <= {share_bytes}"
-    kept = [f"CASE WHEN {light} THEN `{name}` END AS `{name}`" for name in frame.columns]
+    fields = ", ".join(_nullable(field) for field in frame.schema.fields)
     few = frame.where(f"{position} <= {share_bytes // _ROW_BYTES}")
-    return few.selectExpr(*kept, f"NOT ({light}) AS {_OVER}")
+    return few.selectExpr(f"CASE WHEN {light} THEN struct({fields}) END AS {_ROW}")
+
+
+def _nullable(field: Any) -> str:
+    """Return a field for a struct that may be null: PySpark takes such a one for a fault else."""
+    name = f"`{field.name}`"
+    return name if field.nullable else f"IF(true, {name}, NULL) AS {name}"
+
+
+def within(table: pa.Table) -> pa.Table | None:
+    """Return the rows of a bounded frame as columns; None where not all of them are there."""
+    rows = table.column(_ROW)
+    if rows.null_count:
+        return None
+    return pa.Table.from_struct_array(rows)
 
 
 def _weight(columns: list[str]) -> str:

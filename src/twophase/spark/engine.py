@@ -21,14 +21,26 @@ class SparkEngine:
     """
 
     def __init__(
-        self, frame: "DataFrame", wire: Wire, topic: str | None, path: Path, batch: int = 0
+        self,
+        frame: "DataFrame",
+        wire: Wire,
+        topic: str | None,
+        path: Path,
+        *,
+        batch: int = 0,
+        light: bool = False,
     ) -> None:
         self._frame = frame
         self._driver = DriverPath(frame, wire, topic, spread_from=batch)
-        self._routed = RoutedPath(frame, wire, topic)
+        self._routed = RoutedPath(frame, wire, topic, light=light)
         self._topics = TopicIds(wire)
         self.path = path
         self.prepared = False
+
+    @property
+    def heavy(self) -> bool:
+        """Whether rows that were taken to be light were not."""
+        return self._routed.heavy
 
     def execute(self) -> None:
         """Execute the plan and write nothing: state stores advance only by that."""

@@ -23,7 +23,8 @@ from twophase.sink import write_batch
 from twophase.spark.columns import sink_columns
 from twophase.spark.connect import checked_owner
 from twophase.spark.engine import JobEngine, SparkEngine
-from twophase.spark.path import Path, Size, choose
+from twophase.spark.light import begins_at_once
+from twophase.spark.path import Path, Size, choose, likely_light
 from twophase.spark.stream import SinkObject, StreamBatch, stream_batch, wall_ms
 from twophase.spark.unrouted import write_unrouted
 from twophase.spark.written import Written, check_not_written, note_written
@@ -129,7 +130,8 @@ class KafkaSink:
             wire, store = self._connected()
             self._add_source(store, call)
             path = choose(self._size, call.rows_in) if self._path is Path.AUTO else self._path
-            engine = SparkEngine(chosen, wire, self._topic, path, batch_id)
+            light = likely_light(self._size)
+            engine = SparkEngine(chosen, wire, self._topic, path, batch=batch_id, light=light)
             record = self._write(
                 self._machine,
                 call.batch,
@@ -141,7 +143,8 @@ class KafkaSink:
             note_written(place, now)
             store.follow_end()
             if engine.prepared:
-                self._size = Size(record.rows, record.bytes, call.rows_in)
+                heavy = engine.heavy or (self._size is not None and self._size.heavy)
+                self._size = Size(record.rows, record.bytes, call.rows_in, heavy)
 
     def write(self, frame: "DataFrame", *, run_id: str) -> BatchRecord:
         """Write a batch job's DataFrame in one transaction, once for each `run_id`.
@@ -161,7 +164,7 @@ class KafkaSink:
         batch = Batch(RUN_OWNER, 0, "", first_try=False)
         with self._open_wire() as wire:
             store = self._store_of(name, wire)
-            engine = JobEngine(chosen, wire, self._topic, path)
+            engine = JobEngine(chosen, wire, self._topic, path, light=begins_at_once(chosen))
             return self._write(
                 Machine(), batch, call_id=uuid4().hex, name=name, store=store, engine=engine
             )

@@ -14,6 +14,8 @@ from twophase.errors import ConfigurationError
 
 _SMALL_ROWS: Final = 10_000
 _SMALL_BYTES: Final = 4_000_000
+# Compressed and on average, far below what a light row may be.
+_LIGHT_BYTES: Final = 500
 
 
 class Path(StrEnum):
@@ -35,11 +37,28 @@ class Path(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A batch that was written: rows and bytes out, and rows in where the sources tell."""
+    """A batch that was written: rows and bytes out, and rows in where the sources tell.
+
+    `heavy` says that this one or one before had rows that were taken to be light and were not.
+    """
 
     rows: int
     bytes: int
     rows_in: int | None = None
+    heavy: bool = False
+
+
+def likely_light(before: Size | None) -> bool:
+    """Tell whether a stream's rows are likely to be light, after the batch `before`.
+
+    The first batch tells; and whoever had a heavy row once may have one in every batch.
+    """
+    return (
+        before is not None
+        and not before.heavy
+        and before.rows > 0
+        and before.bytes / before.rows <= _LIGHT_BYTES
+    )
 
 
 def choose(before: Size | None, rows_in: int | None) -> Path:

@@ -63,6 +63,8 @@ def start_query(settings: QuerySettings, history: HistoryFile) -> Any:
         # The checker needs every batch's plan.
         "spark.sql.streaming.minBatchesToRetain": "1000000",
         "spark.local.dir": str(scratch),
+        # As on a cluster; and the path of a socket would be too long there.
+        "spark.python.unix.domain.socket.enabled": "false",
         "spark.driver.extraJavaOptions": java_options,
         "spark.executor.extraJavaOptions": java_options,
         **settings.conf,

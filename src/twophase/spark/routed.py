@@ -1,13 +1,14 @@
 """The form in which blocks travel between Spark's tasks: few, large, opaque rows.
 
 A row is a block with its label, or the manifest of one encode attempt for one routed partition,
-told apart by a null topic.
+told apart by a null topic, or the mark of an encode task that has met a heavy row.
 """
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from twophase.commit.manifest import Label, Manifest, Part
 from twophase.kafka.blocks import Block
@@ -36,6 +37,7 @@ SPARK_SCHEMA: Final = (
     "routed int, topic string, partition int, task int, attempt long, sequence int, rows int,"
     " bytes long, checksum long, digest string, base_ms long, max_ms long, codec int, body binary"
 )
+_MANIFEST, _HEAVY = -1, -2
 ORDER: Final = ("routed", "topic", "partition", "task", "sequence")
 
 
@@ -71,13 +73,24 @@ def manifest_rows(manifests: Iterable[tuple[int, Manifest]]) -> pa.RecordBatch:
             "partition": -1,
             "task": manifest.task,
             "attempt": manifest.attempt,
-            "sequence": -1,
+            "sequence": _MANIFEST,
             "rows": manifest.blocks,
             "digest": manifest.digest,
         }
         for routed, manifest in manifests
     ]
     return pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+
+
+def heavy_mark() -> pa.RecordBatch:
+    """Return the row that says: there is a row which is not light, so none of this is whole."""
+    row = {"routed": 0, "partition": -1, "task": -1, "attempt": -1, "sequence": _HEAVY}
+    return pa.RecordBatch.from_pylist([row], schema=SCHEMA)
+
+
+def has_heavy(labels: pa.Table) -> bool:
+    """Whether an encode task has met a heavy row."""
+    return bool(pc.any(pc.equal(labels.column("sequence"), _HEAVY)).as_py())
 
 
 def parts_of(labels: pa.Table, routed: int) -> list[Part]:

@@ -2,7 +2,10 @@
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
 
 from twophase.commit.manifest import Fault, check
 from twophase.commit.summary import PartitionSummary, Summary
@@ -12,10 +15,12 @@ from twophase.kafka.identity import Identity, TopicPartition
 from twophase.kafka.transactions import Transactions
 from twophase.kafka.wire import Wire
 from twophase.sink import BlocksGone
+from twophase.spark.arrow_bound import UNWEIGHED, arrow_bound
 from twophase.spark.connect import over_connect, slots
 from twophase.spark.jobs import asked
+from twophase.spark.light import light_rows
 from twophase.spark.placing import placed
-from twophase.spark.routed import ORDER, SPARK_SCHEMA, parts_of
+from twophase.spark.routed import ORDER, SPARK_SCHEMA, has_heavy, parts_of
 from twophase.spark.shuffles import deleted_at_once
 from twophase.spark.tasks import SENT_SCHEMA, EncodeTask, SendTask
 
@@ -23,11 +28,24 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class RoutedPath:
-    """The blocks of one batch, materialised on the executors' disks."""
+# What a worker reads at a time: rows to encode, and blocks to send. Two such batches are in its
+# memory while it goes from one to the next.
+_ROWS_BYTES: Final = 16_000_000
+_BLOCKS_BYTES: Final = 8_000_000
 
-    def __init__(self, frame: "DataFrame", wire: Wire, topic: str | None) -> None:
+
+class RoutedPath:
+    """The blocks of one batch, materialised on the executors' disks.
+
+    With `light` its rows are taken to be light (light.py); `heavy` says that they were not.
+    """
+
+    def __init__(
+        self, frame: "DataFrame", wire: Wire, topic: str | None, *, light: bool = False
+    ) -> None:
         self._frame = frame
+        self._light = light
+        self.heavy = False
         self._wire = wire
         self._topic = topic
         self._blocks: DataFrame | None = None
@@ -41,11 +59,9 @@ class RoutedPath:
         routed = self._routed(counts)
         now_ms = int(time.time() * 1000)
         task = EncodeTask(self._wire.options, self._topic, counts, routed, now_ms)
-        with deleted_at_once(self._frame.sparkSession):
-            encoded = self._frame.mapInArrow(task, SPARK_SCHEMA)
-            ordered = placed(encoded, "routed", routed).sortWithinPartitions(*ORDER)
-        self._blocks = asked(lambda: ordered.localCheckpoint(eager=True))
-        labels = asked(lambda: self._materialised.drop("body").toArrow())
+        labels = self._encoded_light(task) if self._light and not self.heavy else None
+        if labels is None:
+            labels = self._encoded(self._frame, task, _ROWS_BYTES)
         parts = parts_of(labels, routed)
         # Every task sends a manifest to every routed partition: the last one that arrived anywhere
         # says how many are due, and a shuffle of Spark's loses none without an error.
@@ -55,13 +71,35 @@ class RoutedPath:
             raise BlocksGone(found.reason)
         return found
 
+    def _encoded_light(self, task: EncodeTask) -> pa.Table | None:
+        """Return the labels, or None where rows cannot be light or are not."""
+        light = light_rows(self._frame)
+        if light is None:
+            return None
+        labels = self._encoded(light, replace(task, light=True), UNWEIGHED)
+        self.heavy = has_heavy(labels)
+        if not self.heavy:
+            return labels
+        self.free()
+        return None
+
+    def _encoded(self, frame: "DataFrame", task: EncodeTask, most_bytes: int) -> pa.Table:
+        """Encode, route and materialise; return the rows without their bodies."""
+        with deleted_at_once(frame.sparkSession):
+            encoded = frame.mapInArrow(task, SPARK_SCHEMA)
+            ordered = placed(encoded, "routed", task.routed).sortWithinPartitions(*ORDER)
+        with arrow_bound(frame.sparkSession, most_bytes):
+            self._blocks = asked(lambda: ordered.localCheckpoint(eager=True))
+        return asked(lambda: self._materialised.drop("body").toArrow())
+
     def send(self, identity: Identity, summary: Summary) -> Summary:
         """Send in one Spark job of one stage, a task for each routed partition."""
         places = [TopicPartition(part.topic, part.partition) for part in summary.partitions]
         Transactions(self._wire).add_partitions(identity, places)
         task = SendTask(self._wire.options, identity)
         frame = self._materialised.mapInArrow(task, SENT_SCHEMA, barrier=self._speculates())
-        rows = asked(frame.collect, sending=True)
+        with arrow_bound(frame.sparkSession, _BLOCKS_BYTES):
+            rows = asked(frame.collect, sending=True)
         return Summary(tuple(sorted(PartitionSummary(**row.asDict()) for row in rows)))
 
     def free(self) -> None:

@@ -15,6 +15,10 @@ CONNECTOR = "spark-kafka-4.2.0"
 _JARS = "spark.jars"
 _INTERPRETER = "spark.pyspark.python"
 _INTERPRETER_VARIABLE = "PYSPARK_PYTHON"
+_MASTER = "spark.master"
+# Since Spark 4.1. Over loopback TCP every task of a Python worker waits for a delayed
+# acknowledgement, some 40 ms on Linux.
+_UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 
 
 def configure_spark(
@@ -24,6 +28,9 @@ def configure_spark(
 
     Jars that the builder names already are kept, and so is an interpreter that the user chose.
     Call it before the process has a session: a running JVM takes no new class path.
+
+    With a local master, Python workers are spoken to over Unix sockets, unless the user chose. On a
+    cluster that is the user's to set, since the path of a temporary folder may be too long there.
     """
     options: dict[str, object] = getattr(builder, "_options", {})
     named = [jar for jar in str(options.get(_JARS) or "").split(",") if jar]
@@ -32,4 +39,6 @@ def configure_spark(
     chosen = options.get(_INTERPRETER) or os.environ.get(_INTERPRETER_VARIABLE) or sys.executable
     # PySpark reads the variable, spark-submit the setting: workers need them to agree.
     os.environ.setdefault(_INTERPRETER_VARIABLE, str(chosen))
+    if str(options.get(_MASTER, "")).startswith("local") and _UNIX_SOCKETS not in options:
+        builder = builder.config(_UNIX_SOCKETS, "true")
     return builder.config(_INTERPRETER, str(chosen))

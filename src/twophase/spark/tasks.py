@@ -17,7 +17,8 @@ from twophase.kafka.plan import EncodePlan, plan_for
 from twophase.kafka.records import encode_stream
 from twophase.kafka.sender import Sender
 from twophase.kafka.summaries import Tally, checksum_of, confirmed
-from twophase.spark.routed import block_row, blocks_of, manifest_rows
+from twophase.spark.light import HeavyRows, unflagged
+from twophase.spark.routed import block_row, blocks_of, heavy_mark, manifest_rows
 from twophase.spark.workers import connection, task_context
 
 SENT_SCHEMA = "topic string, partition int, blocks int, rows long, bytes long, digest string"
@@ -36,9 +37,22 @@ class EncodeTask:
     counts: Mapping[str, int]
     routed: int
     now_ms: int
+    light: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield every block, then the manifest for every routed partition, also for idle ones."""
+        """Yield every block, then the manifest for every routed partition, also for idle ones.
+
+        With `light` the rows are a light form; a heavy one among them ends the task with a mark.
+        """
+        if not self.light:
+            yield from self._blocks(batches)
+            return
+        try:
+            yield from self._blocks(unflagged(batches))
+        except HeavyRows:
+            yield heavy_mark()
+
+    def _blocks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = task_context()
         task, attempt = context.partitionId(), context.taskAttemptId()
         labels: dict[int, list[Label]] = {index: [] for index in range(self.routed)}

@@ -1,6 +1,8 @@
 """What a Python worker of Spark keeps between tasks: connections, and its producer id."""
 
+import gc
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from pyspark import TaskContext
@@ -31,8 +33,15 @@ def connection(options: KafkaOptions) -> Connection:
     return found
 
 
+@cache
+def _spare_the_collector() -> None:
+    """Keep what is loaded by now out of the full collection that Spark runs after every task."""
+    gc.freeze()
+
+
 def task_context() -> Any:
     """Return the task that runs here."""
+    _spare_the_collector()
     context = TaskContext.get()
     if context is None:
         raise ProtocolViolation("this runs in a Spark task only")

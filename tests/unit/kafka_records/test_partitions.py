@@ -67,7 +67,7 @@ def test_turns_go_on_over_windows_and_topics_have_their_own():
 @pytest.mark.parametrize("partitions", [1, 4, 64, 200])
 def test_blocks_are_well_filled(partitions):
     """With rows for many partitions a block still holds what a window has for its partition."""
-    rows = 300_000
+    rows = 200_000
     columns = {
         "value": pa.array([bytes(100)] * rows),
         "key": pa.array([b"%08d" % number for number in range(rows)]),

@@ -7,7 +7,7 @@ import pytest
 from twophase.errors import ConfigurationError
 from twophase.kafka.identity import TopicPartition
 from twophase.kafka.progress import has_idle_source, progress_in, rows_between
-from twophase.spark.path import Path, Size, choose
+from twophase.spark.path import Path, Size, choose, likely_light
 
 DRIVER, ROUTED = Path.DRIVER, Path.ROUTED
 
@@ -34,6 +34,21 @@ DRIVER, ROUTED = Path.DRIVER, Path.ROUTED
 def test_choice(before, rows_in, path):
     """Small by the batch before and the rows to read: the driver; unknown or large: routed."""
     assert choose(before, rows_in) is path
+
+
+@pytest.mark.parametrize(
+    ("before", "light"),
+    [
+        (None, False),
+        (Size(0, 0), False),
+        (Size(1_000, 500_000), True),
+        (Size(1_000, 501_000), False),
+        (Size(1_000, 1_000, heavy=True), False),
+    ],
+)
+def test_light_rows_are_likely_after_light_rows(before, light):
+    """By the batch before, unless one of them had a heavy row."""
+    assert likely_light(before) is light
 
 
 def test_a_path_that_does_not_exist():

@@ -1,0 +1,144 @@
+"""Rows that are not weighed one by one: as many as before, and never too heavy a batch."""
+
+import pyarrow as pa
+import pytest
+from support.readers import values
+from support.streams import Files, run
+
+from twophase.kafka.options import KafkaOptions
+from twophase.kafka.wire import Wire
+from twophase.spark import light
+from twophase.spark.arrow_bound import UNWEIGHED, arrow_bound
+from twophase.spark.kafka_sink import KafkaSink
+from twophase.spark.light import begins_at_once, light_rows
+from twophase.spark.routed_path import RoutedPath
+
+ROWS = 3_000
+SETTING = "spark.sql.execution.arrow.maxBytesPerBatch"
+# One that no share of a batch would hold.
+HEAVY = "repeat('x', 20000)"
+
+
+@pytest.fixture
+def topic(kafka, make_topic):
+    return make_topic(kafka, partitions=3)
+
+
+@pytest.fixture
+def wire(kafka):
+    with Wire(KafkaOptions.parse({"kafka.bootstrap.servers": kafka.bootstrap_servers})) as opened:
+        yield opened
+
+
+def numbers(spark, heavy="false"):
+    """Rows of their numbers; those that `heavy` picks are heavy."""
+    value = f"IF({heavy}, concat(id, {HEAVY}), CAST(id AS STRING))"
+    return spark.range(ROWS, numPartitions=3).selectExpr(
+        "CAST(id % 17 AS STRING) AS key", f"IF(id % 5 = 0, NULL, {value}) AS value"
+    )
+
+
+def batch_rows(frame):
+    """How many rows the batches have that reach a worker."""
+
+    def count(batches):
+        yield from (pa.record_batch({"rows": [len(batch)]}) for batch in batches)
+
+    return [row.rows for row in frame.mapInArrow(count, "rows long").collect()]
+
+
+@pytest.mark.parametrize("heavy", ["false", "id = 2999", "id % 2 = 1"])
+def test_whatever_the_rows_weigh_all_are_encoded(heavy, spark, wire, topic):
+    """One heavy row at the very end, many, or none: the summary has every row, and says which."""
+    path = RoutedPath(numbers(spark, heavy), wire, topic, light=True)
+    try:
+        summary = path.prepare()
+    finally:
+        path.free()
+    assert sum(part.rows for part in summary.partitions) == ROWS
+    assert path.heavy is (heavy != "false")
+    assert spark.sparkContext.getLocalProperty(SETTING) is None
+
+
+def test_a_job_with_a_heavy_row_writes_it(spark, kafka, topic):
+    """The values are those of the frame, the heavy one whole."""
+    frame = numbers(spark, "id = 1234")
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
+    KafkaSink(sink_id=f"light-{topic}", topic=topic, options=options).write(frame, run_id="r")
+    expected = [row.value and row.value.encode() for row in frame.collect()]
+    found = values(kafka.bootstrap_servers, topic)
+    assert sorted(found, key=str) == sorted(expected, key=str)
+    assert max(len(value or b"") for value in found) > 20_000
+
+
+def test_a_stream_weighs_again_after_a_heavy_row(spark, kafka, topic, tmp_path):
+    """Batch 0 tells that rows are small, batch 1 has a heavy one, batch 2 is guessed no more."""
+    files = Files(spark, tmp_path / "in", "v string")
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
+    sink = KafkaSink(sink_id=f"light-{topic}", topic=topic, options=options, path="routed")
+    tried = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "twophase.spark.routed_path.light_rows",
+            lambda frame: tried.append(1) or light_rows(frame),
+        )
+        for number, value in enumerate(("a", "b" * 20_000, "c")):
+            files.add({"v": value})
+            run(files.frame().selectExpr("v AS value"), sink, tmp_path / "checkpoint")
+            assert len(tried) == min(number, 1)
+    sink.close()
+    assert {len(value) for value in values(kafka.bootstrap_servers, topic)} == {1, 20_000}
+
+
+def test_unweighed_batches_are_bounded_by_their_rows(spark):
+    """Rows of 20 kB: Spark cuts a batch that is too heavy, and unweighed one that is too long."""
+    frame = spark.range(10_000, numPartitions=1).selectExpr(f"concat(id, {HEAVY}) AS value")
+    assert max(batch_rows(frame)) < 10_000
+    with arrow_bound(spark, UNWEIGHED):
+        assert batch_rows(frame) == [10_000]
+    assert max(batch_rows(frame)) < 10_000
+
+
+def test_a_users_own_bound_stays(spark):
+    """Whoever has set one has a reason."""
+    frame = spark.range(10_000, numPartitions=1).selectExpr("CAST(id AS STRING) AS value")
+    spark.conf.set(SETTING, "20000b")
+    try:
+        with arrow_bound(spark, UNWEIGHED):
+            assert max(batch_rows(frame)) < 10_000
+    finally:
+        spark.conf.unset(SETTING)
+
+
+def test_a_light_form_has_no_heavy_row(spark):
+    """A row is kept up to its share of a batch; a heavier one is empty, and flagged."""
+    share = light._BATCH_BYTES // 10_000
+    frame = spark.createDataFrame(
+        [("k", "x" * (share - 1)), ("k", "x" * share), (None, None)], "key string, value string"
+    )
+    found = [(row.key, row.value, row.twophase_heavy) for row in light_rows(frame).collect()]
+    assert found == [("k", "x" * (share - 1), False), (None, None, True), (None, None, False)]
+
+
+@pytest.mark.parametrize("rows", ["0", "1000000"])
+def test_without_a_bound_by_rows_there_is_no_light_form(rows, spark):
+    """Batches of any length, or so long ones that a share would be next to nothing."""
+    setting = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    spark.conf.set(setting, rows)
+    try:
+        assert light_rows(numbers(spark)) is None
+    finally:
+        spark.conf.unset(setting)
+
+
+def test_headers_are_always_weighed(spark):
+    """Their size is an expression of its own, slower than what it saves."""
+    headers = "array(struct('h' AS key, CAST('v' AS BINARY) AS value)) AS headers"
+    assert light_rows(spark.range(1).selectExpr("'v' AS value", headers)) is None
+
+
+def test_what_has_to_shuffle_before_is_not_guessed(spark):
+    """A wrong guess would cost the shuffle again."""
+    plain = numbers(spark)
+    assert begins_at_once(plain)
+    assert not begins_at_once(plain.groupBy("key").count())
