@@ -1,6 +1,7 @@
 """`python -m bench` measures and writes build/bench.json; `python -m bench check` judges it.
 
-`python -m bench growth` measures how speed and memory follow the size of the work, and draws it.
+`python -m bench growth` measures how speed and memory follow the size of the work, and draws it;
+`python -m bench page` writes the last figures into docs/performance.md.
 """
 
 import argparse
@@ -11,6 +12,7 @@ from pathlib import Path
 from bench import encode, recovery, send, spark
 from bench.broker import broker
 from bench.growth import growth
+from bench.page import write_page
 from bench.report import write_report
 
 REPORT = Path(__file__).parent.parent / "build" / "bench.json"
@@ -25,7 +27,9 @@ GROUPS = {
 def main() -> None:
     """Run what the arguments ask for."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("act", nargs="?", choices=("measure", "check", "growth"), default="measure")
+    parser.add_argument(
+        "act", nargs="?", choices=("measure", "check", "growth", "page"), default="measure"
+    )
     parser.add_argument("--only", choices=GROUPS, help="measure one group instead of all")
     parser.add_argument("--rows", type=int, default=200_000, help="rows of up to 100 bytes per run")
     parser.add_argument("--runs", type=int, default=5, help="runs of each side; the best counts")
@@ -34,6 +38,8 @@ def main() -> None:
         check()
     elif arguments.act == "growth":
         growth()
+    elif arguments.act == "page":
+        write_page(REPORT)
     else:
         measure([arguments.only] if arguments.only else list(GROUPS), arguments)
 

@@ -14,7 +14,7 @@ from bench.spark.batch import SPARK, SPARK_TUNED, tuned
 from bench.spark.setting import Side, Topics, orders, read_topic
 from bench.turns import turn_by_turn
 
-LARGE_ROWS = 500_000
+LARGE_ROWS, LARGE_BATCHES, LARGE_WARM_UP = 500_000, 8, 2
 SMALL_ROWS, SMALL_BATCHES, WARM_UP = 10, 60, 20
 
 
@@ -28,11 +28,12 @@ def large(spark: SparkSession, topics: Topics, rows: int, runs: int) -> Figure:
     """Measure rows per second of batches that go over the executors."""
     size = min(LARGE_ROWS, rows // 4)
     with topics.new() as source:
-        Side("filling").write(orders(spark, rows), topics.servers, source)
+        Side("filling").write(orders(spark, size * LARGE_BATCHES), topics.servers, source)
 
         def rows_per_s(side: Side) -> float:
-            # The first batch starts workers and connections, and warms up the plan.
-            later = batches(spark, topics, source, side, size)[1:]
+            # The first batches start workers and connections, and compile their plans: the first
+            # one's, and that of those after it, which know how large rows are.
+            later = batches(spark, topics, source, side, size)[LARGE_WARM_UP:]
             seconds = sum(each["durationMs"]["triggerExecution"] for each in later) / 1000
             return sum(each["numInputRows"] for each in later) / seconds
 

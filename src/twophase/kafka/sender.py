@@ -18,7 +18,7 @@ time: a repeat then doubles rows, but never changes their order.
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from twophase.errors import ProtocolViolation, StoreUnavailable, TwoPhaseError
@@ -43,11 +43,17 @@ _NO_SEQUENCE: Final = -1
 class Sender:
     """Sends blocks under one identity; each partition has exactly one live sender.
 
-    Under version 1 the identity's owner adds the partitions to the transaction first.
+    Under version 1 the identity's owner adds the partitions to the transaction first. `leaders` are
+    those that the caller knows of; all others are asked for, and those that have moved.
     """
 
     def __init__(
-        self, wire: Wire, identity: Identity | Producer, *, acks: int = ALL_REPLICAS
+        self,
+        wire: Wire,
+        identity: Identity | Producer,
+        *,
+        acks: int = ALL_REPLICAS,
+        leaders: Mapping[TopicPartition, int] | None = None,
     ) -> None:
         self._idempotent = identity != NOBODY
         if self._idempotent and acks != ALL_REPLICAS:
@@ -59,7 +65,7 @@ class Sender:
         self._changed = threading.Condition()
         self._lanes: dict[TopicPartition, Lane] = {}
         self._rota = Rota()
-        self._leaders: dict[TopicPartition, int] = {}
+        self._leaders: dict[TopicPartition, int] = dict(leaders or {})
         self._looking_up = False
         self._requests: Counter[int] = Counter()
         self._paused_until_s: dict[TopicPartition, float] = {}

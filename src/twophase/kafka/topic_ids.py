@@ -4,7 +4,7 @@ A broker acknowledges a block, the topic is deleted, a new one of the same name 
 EndTxn succeeds all the same: the batch counts as committed and is nowhere. Only its id tells.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from twophase.errors import CommitRejected
@@ -19,9 +19,11 @@ class TopicIds:
         self._wire = wire
         self._before: dict[str, Any] = {}
 
-    def remember(self, topics: Iterable[str]) -> None:
-        """Ask for the ids now."""
-        self._before = self._ask(topics)
+    def remember(self, topics: Iterable[str], known: Mapping[str, Any] | None = None) -> None:
+        """Take the ids that are known of the batch's topics, and ask for the others now."""
+        names, known = set(topics), known or {}
+        here = {name: known[name] for name in names if name in known}
+        self._before = here | self._ask(names - set(here))
 
     def confirm(self) -> None:
         """Raise where a topic is gone or has another id."""

@@ -7,12 +7,13 @@ small, and takes the routed path. So the guess that it is small may be wrong at 
 """
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from twophase.commit.summary import Summary
-from twophase.kafka.counts import ask_partition_counts
+from twophase.kafka.counts import NO_LOOK, look_at
 from twophase.kafka.identity import Identity, TopicPartition
 from twophase.kafka.plan import plan_for
 from twophase.kafka.records import encode
@@ -40,7 +41,10 @@ _ROW: Final = "twophase_row"
 
 
 class DriverPath:
-    """The blocks of one batch, in the driver's memory."""
+    """The blocks of one batch, in the driver's memory.
+
+    `look` is what `prepare` saw of their topics.
+    """
 
     def __init__(
         self, frame: "DataFrame", wire: Wire, topic: str | None, *, spread_from: int = 0
@@ -50,27 +54,35 @@ class DriverPath:
         self._topic = topic
         self._spread_from = spread_from
         self._blocks: list[Block] | None = None
+        self.look = NO_LOOK
 
     def prepare(self) -> Summary | None:
         """Compute the blocks; None where the batch is not small, and nothing is kept of it."""
         self.free()
+        with ThreadPoolExecutor(1) as beside:
+            # The topic is looked at while Spark works.
+            names = [self._topic] if self._topic is not None else []
+            looked = beside.submit(look_at, self._wire, names)
+            rows = self._rows()
+            self.look = looked.result()
+        if rows is None:
+            return None
+        if self._topic is None:
+            self.look = look_at(self._wire, _topics(rows))
+        plan = plan_for(self._wire.options, self._topic, self.look.counts)
+        now_ms = int(time.time() * 1000)
+        self._blocks = list(encode(rows, plan, now_ms=now_ms, spread_from=self._spread_from))
+        return summarise(self._blocks)
+
+    def _rows(self) -> pa.Table | None:
         share_bytes = _BUDGET_BYTES // max(_SHARES_MIN, _tasks(self._frame))
         try:
-            table = asked(lambda: bounded(self._frame, share_bytes).toArrow())
+            return within(asked(lambda: bounded(self._frame, share_bytes).toArrow()))
         except Exception as error:
             # More tasks than the settings tell, each within its share.
             if _TOO_MUCH in str(error):
                 return None
             raise
-        rows = within(table)
-        if rows is None:
-            return None
-        topics = [self._topic] if self._topic is not None else _topics(rows)
-        counts = ask_partition_counts(self._wire, topics) if topics else {}
-        plan = plan_for(self._wire.options, self._topic, counts)
-        now_ms = int(time.time() * 1000)
-        self._blocks = list(encode(rows, plan, now_ms=now_ms, spread_from=self._spread_from))
-        return summarise(self._blocks)
 
     def send(self, identity: Identity, summary: Summary) -> Summary:
         """Send every block from this process."""
@@ -78,7 +90,7 @@ class DriverPath:
             raise BlocksGone("the blocks were not computed, or are freed")
         places = [TopicPartition(part.topic, part.partition) for part in summary.partitions]
         Transactions(self._wire).add_partitions(identity, places)
-        sender = Sender(self._wire, identity)
+        sender = Sender(self._wire, identity, leaders=self.look.leaders)
         try:
             for block in self._blocks:
                 sender.send(block)

@@ -1,6 +1,6 @@
 """Spark as the engine of a batch: through the driver where it is small, else over the executors."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from twophase.commit.summary import Summary
 from twophase.kafka.identity import Identity
@@ -11,6 +11,8 @@ from twophase.spark.path import Path
 from twophase.spark.routed_path import RoutedPath
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame
 
 
@@ -34,6 +36,7 @@ class SparkEngine:
         self._driver = DriverPath(frame, wire, topic, spread_from=batch)
         self._routed = RoutedPath(frame, wire, topic, light=light)
         self._topics = TopicIds(wire)
+        self._known: Mapping[str, Any] = {}
         self.path = path
         self.prepared = False
 
@@ -53,14 +56,19 @@ class SparkEngine:
         if self.path is Path.DRIVER:
             summary = self._driver.prepare()
             if summary is not None:
+                self._known = self._driver.look.ids
                 return summary
             self.path = Path.ROUTED
-        return self._routed.prepare()
+        found = self._routed.prepare()
+        self._known = self._routed.look.ids
+        return found
 
     def send(self, identity: Identity, summary: Summary) -> Summary:
         """Send the blocks from where they lie."""
         sender = self._driver if self.path is Path.DRIVER else self._routed
-        self._topics.remember({part.topic for part in summary.partitions})
+        self._topics.remember({part.topic for part in summary.partitions}, self._known)
+        # Whoever sends again asks again: the topic may have been made anew meanwhile.
+        self._known = {}
         return sender.send(identity, summary)
 
     def confirm(self) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from twophase.commit.manifest import Fault, check
 from twophase.commit.summary import PartitionSummary, Summary
 from twophase.errors import ConfigurationError
-from twophase.kafka.counts import ask_partition_counts
+from twophase.kafka.counts import NO_LOOK, look_at
 from twophase.kafka.identity import Identity, TopicPartition
 from twophase.kafka.transactions import Transactions
 from twophase.kafka.wire import Wire
@@ -37,7 +37,8 @@ _BLOCKS_BYTES: Final = 8_000_000
 class RoutedPath:
     """The blocks of one batch, materialised on the executors' disks.
 
-    With `light` its rows are taken to be light (light.py); `heavy` says that they were not.
+    With `light` its rows are taken to be light (light.py); `heavy` says that they were not. `look`
+    is what `prepare` saw of a topic that all rows go to.
     """
 
     def __init__(
@@ -49,13 +50,14 @@ class RoutedPath:
         self._wire = wire
         self._topic = topic
         self._blocks: DataFrame | None = None
+        self.look = NO_LOOK
 
     def prepare(self) -> Summary:
         """Compute the blocks, materialise them and check that they are one version, whole."""
         self.free()
         # Asked for anew for each batch: a topic may gain partitions.
-        topics = () if self._topic is None else (self._topic,)
-        counts = dict(ask_partition_counts(self._wire, topics)) if topics else {}
+        self.look = look_at(self._wire, () if self._topic is None else (self._topic,))
+        counts = dict(self.look.counts)
         routed = self._routed(counts)
         now_ms = int(time.time() * 1000)
         task = EncodeTask(self._wire.options, self._topic, counts, routed, now_ms)
