@@ -2,6 +2,8 @@
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import Observation
+from pyspark.sql import functions as sql
 from support.readers import values
 from support.streams import Files, run
 
@@ -10,7 +12,7 @@ from twophase.kafka.wire import Wire
 from twophase.spark import light
 from twophase.spark.arrow_bound import UNWEIGHED, arrow_bound
 from twophase.spark.kafka_sink import KafkaSink
-from twophase.spark.light import begins_at_once, light_rows
+from twophase.spark.light import job_may_guess, light_rows
 from twophase.spark.routed_path import RoutedPath
 
 ROWS = 3_000
@@ -50,7 +52,7 @@ def batch_rows(frame):
 @pytest.mark.parametrize("heavy", ["false", "id = 2999", "id % 2 = 1"])
 def test_whatever_the_rows_weigh_all_are_encoded(heavy, spark, wire, topic):
     """One heavy row at the very end, many, or none: the summary has every row, and says which."""
-    path = RoutedPath(numbers(spark, heavy), wire, topic, light=True)
+    path = RoutedPath(numbers(spark, heavy), wire, topic, light=lambda: True)
     try:
         summary = path.prepare()
     finally:
@@ -137,8 +139,45 @@ def test_headers_are_always_weighed(spark):
     assert light_rows(spark.range(1).selectExpr("'v' AS value", headers)) is None
 
 
-def test_what_has_to_shuffle_before_is_not_guessed(spark):
-    """A wrong guess would cost the shuffle again."""
+def test_a_job_guesses_where_nothing_is_harmed_by_it(spark):
+    """A wrong guess would cost a shuffle again, and break off what the user observes."""
     plain = numbers(spark)
-    assert begins_at_once(plain)
-    assert not begins_at_once(plain.groupBy("key").count())
+    assert job_may_guess(plain)
+    assert not job_may_guess(plain.groupBy("key").count())
+    assert not job_may_guess(plain.observe(Observation(), sql.count("*")))
+
+
+def test_batches_of_the_users_own_functions_keep_their_bound(spark, kafka, topic, tmp_path):
+    """Large values in, small ones out: in a job, and in a stream after a batch of small rows."""
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
+    sink = KafkaSink(sink_id=f"light-{topic}", topic=topic, options=options, path="routed")
+    lengths = sql.pandas_udf(lambda values: values.map(lambda _: str(len(values))), "string")
+
+    def shortened(frame):
+        return frame.select(lengths(sql.concat("id", sql.expr(HEAVY))).alias("value"))
+
+    numbered = spark.range(10_000, numPartitions=1)
+    sink.write(shortened(numbered), run_id="r")
+    found = values(kafka.bootstrap_servers, topic)
+    assert len(found) == 10_000
+    assert max(int(value) for value in found) < 10_000
+    files = Files(spark, tmp_path / "in", "id long")
+    for _ in range(2):
+        files.add(*({"id": number} for number in range(10_000)))
+        run(shortened(files.frame().coalesce(1)), sink, tmp_path / "checkpoint")
+    sink.close()
+    found = values(kafka.bootstrap_servers, topic)
+    assert len(found) == 30_000
+    assert max(int(value) for value in found) < 10_000
+
+
+def test_a_task_may_stop_with_batches_unread(spark, wire, topic):
+    """Many batches come after the heavy row."""
+    value = f"IF(id = 5, {HEAVY}, CAST(id AS STRING)) AS value"
+    frame = spark.range(50_000, numPartitions=1).selectExpr(value)
+    path = RoutedPath(frame, wire, topic, light=lambda: True)
+    try:
+        summary = path.prepare()
+    finally:
+        path.free()
+    assert (path.heavy, sum(part.rows for part in summary.partitions)) == (True, 50_000)

@@ -59,12 +59,16 @@ class DriverPath:
     def prepare(self) -> Summary | None:
         """Compute the blocks; None where the batch is not small, and nothing is kept of it."""
         self.free()
-        with ThreadPoolExecutor(1) as beside:
+        beside = ThreadPoolExecutor(1)
+        try:
             # The topic is looked at while Spark works.
             names = [self._topic] if self._topic is not None else []
             looked = beside.submit(look_at, self._wire, names)
             rows = self._rows()
             self.look = looked.result()
+        finally:
+            # Whoever fails need not wait for an answer that nobody reads.
+            beside.shutdown(wait=False, cancel_futures=True)
         if rows is None:
             return None
         if self._topic is None:
@@ -90,7 +94,9 @@ class DriverPath:
             raise BlocksGone("the blocks were not computed, or are freed")
         places = [TopicPartition(part.topic, part.partition) for part in summary.partitions]
         Transactions(self._wire).add_partitions(identity, places)
-        sender = Sender(self._wire, identity, leaders=self.look.leaders)
+        # Whoever sends again asks again: a leader may be why.
+        leaders, self.look = self.look.leaders, NO_LOOK
+        sender = Sender(self._wire, identity, leaders=leaders)
         try:
             for block in self._blocks:
                 sender.send(block)

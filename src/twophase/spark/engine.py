@@ -1,5 +1,6 @@
 """Spark as the engine of a batch: through the driver where it is small, else over the executors."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from twophase.commit.summary import Summary
@@ -30,7 +31,7 @@ class SparkEngine:
         path: Path,
         *,
         batch: int = 0,
-        light: bool = False,
+        light: Callable[[], bool] = lambda: False,
     ) -> None:
         self._frame = frame
         self._driver = DriverPath(frame, wire, topic, spread_from=batch)

@@ -23,7 +23,7 @@ from twophase.sink import write_batch
 from twophase.spark.columns import sink_columns
 from twophase.spark.connect import checked_owner
 from twophase.spark.engine import JobEngine, SparkEngine
-from twophase.spark.light import begins_at_once
+from twophase.spark.light import job_may_guess, stream_may_guess
 from twophase.spark.path import Path, Size, choose, likely_light
 from twophase.spark.stream import SinkObject, StreamBatch, stream_batch, wall_ms
 from twophase.spark.unrouted import write_unrouted
@@ -130,8 +130,14 @@ class KafkaSink:
             wire, store = self._connected()
             self._add_source(store, call)
             path = choose(self._size, call.rows_in) if self._path is Path.AUTO else self._path
-            light = likely_light(self._size)
-            engine = SparkEngine(chosen, wire, self._topic, path, batch=batch_id, light=light)
+            engine = SparkEngine(
+                chosen,
+                wire,
+                self._topic,
+                path,
+                batch=batch_id,
+                light=lambda: likely_light(self._size) and stream_may_guess(chosen),
+            )
             record = self._write(
                 self._machine,
                 call.batch,
@@ -164,7 +170,7 @@ class KafkaSink:
         batch = Batch(RUN_OWNER, 0, "", first_try=False)
         with self._open_wire() as wire:
             store = self._store_of(name, wire)
-            engine = JobEngine(chosen, wire, self._topic, path, light=begins_at_once(chosen))
+            engine = JobEngine(chosen, wire, self._topic, path, light=lambda: job_may_guess(chosen))
             return self._write(
                 Machine(), batch, call_id=uuid4().hex, name=name, store=store, engine=engine
             )

@@ -6,21 +6,26 @@ row is heavier than a batch's bytes divided by its rows, the bound by rows holds
 form of a frame has no such row: it comes empty and flagged. Then the rows are not light, and the
 batch is encoded again, weighed.
 
-A wrong guess costs what was computed until the first heavy row. Where the plan has to shuffle
-before, that may be nearly all of it, and so nothing is guessed there.
+A wrong guess costs what was computed until the first heavy row. Where a job's plan has to shuffle
+before, that may be nearly all of it, and so nothing is guessed there. Nor is it where Python
+functions of the user are part of the job, whose batches would be without a bound, or what the user
+observes of it, which would be counted in part.
 """
 
+import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from twophase.spark.connect import over_connect
+from twophase.spark.driver_jvm import running_query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_USERS_OWN: Final = re.compile(r"Python|InPandas|InArrow|InPySpark|CollectMetrics")
 _SETTING: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BATCH_BYTES: Final = 64_000_000
 _SHARE_MIN_BYTES: Final = 1_000
@@ -61,8 +66,33 @@ def unflagged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield batch.drop_columns([_FLAG])
 
 
-def begins_at_once(frame: "DataFrame") -> bool:
-    """Whether a job's first rows come without a shuffle, so that to begin again costs little."""
+def job_may_guess(frame: "DataFrame") -> bool:
+    """Whether to begin a job again costs little, and nothing of the user's is harmed by it."""
     if over_connect(frame.sparkSession):
         return False
-    return "Exchange" not in frame._jdf.queryExecution().executedPlan().toString()  # noqa: SLF001
+    plan = plan_of(frame._jdf.queryExecution())  # noqa: SLF001
+    return "Exchange" not in plan and not has_users_own(plan)
+
+
+def stream_may_guess(frame: "DataFrame") -> bool:
+    """Whether nothing of the user's is in this batch, neither in the query nor behind it."""
+    session = frame.sparkSession
+    if over_connect(session):
+        return False
+    query_id = session.sparkContext.getLocalProperty("sql.streaming.queryId")
+    query = running_query(session, query_id) if query_id else None
+    if query is None:
+        return False
+    # The frame's own plan begins with the batch's rows; how they come about, only the query knows.
+    plans = (query.lastExecution(), frame._jdf.queryExecution())  # noqa: SLF001
+    return not any(has_users_own(plan_of(plan)) for plan in plans)
+
+
+def plan_of(execution: Any) -> str:
+    """Return the physical plan of a query execution as a text."""
+    return str(execution.executedPlan().toString())
+
+
+def has_users_own(plan: str) -> bool:
+    """Whether Python functions or observations are part of the plan."""
+    return _USERS_OWN.search(plan) is not None

@@ -1,7 +1,7 @@
 """A batch over the executors: encode, route, materialise, check, send."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -37,12 +37,17 @@ _BLOCKS_BYTES: Final = 8_000_000
 class RoutedPath:
     """The blocks of one batch, materialised on the executors' disks.
 
-    With `light` its rows are taken to be light (light.py); `heavy` says that they were not. `look`
-    is what `prepare` saw of a topic that all rows go to.
+    Where `light` says so its rows are taken to be light (light.py); `heavy` says that they were
+    not. `look` is what `prepare` saw of a topic that all rows go to.
     """
 
     def __init__(
-        self, frame: "DataFrame", wire: Wire, topic: str | None, *, light: bool = False
+        self,
+        frame: "DataFrame",
+        wire: Wire,
+        topic: str | None,
+        *,
+        light: Callable[[], bool] = lambda: False,
     ) -> None:
         self._frame = frame
         self._light = light
@@ -61,7 +66,7 @@ class RoutedPath:
         routed = self._routed(counts)
         now_ms = int(time.time() * 1000)
         task = EncodeTask(self._wire.options, self._topic, counts, routed, now_ms)
-        labels = self._encoded_light(task) if self._light and not self.heavy else None
+        labels = self._encoded_light(task) if not self.heavy and self._light() else None
         if labels is None:
             labels = self._encoded(self._frame, task, _ROWS_BYTES)
         parts = parts_of(labels, routed)

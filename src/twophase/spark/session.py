@@ -16,6 +16,7 @@ _JARS = "spark.jars"
 _INTERPRETER = "spark.pyspark.python"
 _INTERPRETER_VARIABLE = "PYSPARK_PYTHON"
 _MASTER = "spark.master"
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 # Since Spark 4.1. Over loopback TCP every task of a Python worker waits for a delayed
 # acknowledgement, some 40 ms on Linux.
 _UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
@@ -39,6 +40,8 @@ def configure_spark(
     chosen = options.get(_INTERPRETER) or os.environ.get(_INTERPRETER_VARIABLE) or sys.executable
     # PySpark reads the variable, spark-submit the setting: workers need them to agree.
     os.environ.setdefault(_INTERPRETER_VARIABLE, str(chosen))
-    if str(options.get(_MASTER, "")).startswith("local") and _UNIX_SOCKETS not in options:
+    # A temporary folder of the user's own may have too long a path for a socket.
+    chose = _UNIX_SOCKETS in options or "java.io.tmpdir" in str(options.get(_JAVA_OPTIONS, ""))
+    if str(options.get(_MASTER, "")).startswith("local") and not chose:
         builder = builder.config(_UNIX_SOCKETS, "true")
     return builder.config(_INTERPRETER, str(chosen))
