@@ -74,15 +74,18 @@ class Sender:
         self._pending_bytes = 0
         self._failure: TwoPhaseError | None = None
 
-    def send(self, block: Block) -> None:
-        """Take a block; waits while `kafka.buffer.memory` bytes are on their way."""
+    def send(self, *blocks: Block) -> None:
+        """Take blocks, which go together; waits while `kafka.buffer.memory` bytes are on their way.
+
+        A block that is given alone goes alone, as soon as its leader is known.
+        """
         limit = self._wire.options.buffer_memory_bytes
+        size = sum(block.size_bytes for block in blocks)
         with self._changed:
-            self._wait(
-                lambda: not self._pending_bytes or self._pending_bytes + block.size_bytes <= limit
-            )
+            self._wait(lambda: not self._pending_bytes or self._pending_bytes + size <= limit)
             try:
-                self._add(block)
+                for block in blocks:
+                    self._add(block)
                 self._dispatch()
             except TwoPhaseError as error:
                 self._fail(error)

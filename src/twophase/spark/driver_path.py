@@ -98,8 +98,7 @@ class DriverPath:
         leaders, self.look = self.look.leaders, NO_LOOK
         sender = Sender(self._wire, identity, leaders=leaders)
         try:
-            for block in self._blocks:
-                sender.send(block)
+            sender.send(*self._blocks)
             return confirmed(summarise(self._blocks), sender.flush())
         finally:
             sender.close()
