@@ -50,7 +50,7 @@ def make_murderous(kind, memory):
     """Wrap the tasks of one kind."""
     name = {"encode": "EncodeTask", "send": "SendTask"}[kind]
     task = getattr(routed_path, name)
-    setattr(routed_path, name, lambda *args: Murderous(task(*args), memory))
+    setattr(routed_path, name, lambda *args, **more: Murderous(task(*args, **more), memory))
 
 
 def main(arguments):

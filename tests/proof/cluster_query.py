@@ -206,7 +206,7 @@ def plant(harm, notes):
     elif kill:
         name = {"encode": "EncodeTask", "send": "SendTask"}[kill]
         task = getattr(routed_path, name)
-        setattr(routed_path, name, lambda *given: Murderous(task(*given), notes))
+        setattr(routed_path, name, lambda *given, **more: Murderous(task(*given, **more), notes))
     if "slow_s" in harm:
         slow = routed_path.SendTask
         routed_path.SendTask = lambda *given: Slow(slow(*given), notes, harm["slow_s"])

@@ -45,7 +45,8 @@ def test_unix_sockets_with_a_local_master_unless_the_user_chose(builder):
     """A cluster's temporary folders may have paths that are too long for a socket."""
     setting = "spark.python.unix.domain.socket.enabled"
     assert setting not in configure_spark(builder)._options
-    assert setting not in configure_spark(builder.master("yarn"))._options
+    for master in ("yarn", "local-cluster[2,1,1024]"):
+        assert setting not in configure_spark(builder.master(master))._options
     assert configure_spark(builder.master("local[2]"))._options[setting] == "true"
     builder.config(setting, "false")
     assert configure_spark(builder)._options[setting] == "false"

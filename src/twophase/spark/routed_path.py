@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -65,10 +65,10 @@ class RoutedPath:
         counts = dict(self.look.counts)
         routed = self._routed(counts)
         now_ms = int(time.time() * 1000)
-        task = EncodeTask(self._wire.options, self._topic, counts, routed, now_ms)
-        labels = self._encoded_light(task) if not self.heavy and self._light() else None
+        task = partial(EncodeTask, self._wire.options, self._topic, counts, routed, now_ms)
+        labels = self._encoded_light(task, routed) if not self.heavy and self._light() else None
         if labels is None:
-            labels = self._encoded(self._frame, task, _ROWS_BYTES)
+            labels = self._encoded(self._frame, task(), routed, _ROWS_BYTES)
         parts = parts_of(labels, routed)
         # Every task sends a manifest to every routed partition: the last one that arrived anywhere
         # says how many are due, and a shuffle of Spark's loses none without an error.
@@ -78,23 +78,25 @@ class RoutedPath:
             raise BlocksGone(found.reason)
         return found
 
-    def _encoded_light(self, task: EncodeTask) -> pa.Table | None:
+    def _encoded_light(self, task: Callable[..., EncodeTask], routed: int) -> pa.Table | None:
         """Return the labels, or None where rows cannot be light or are not."""
         light = light_rows(self._frame)
         if light is None:
             return None
-        labels = self._encoded(light, replace(task, light=True), UNWEIGHED)
+        labels = self._encoded(light, task(light=True), routed, UNWEIGHED)
         self.heavy = has_heavy(labels)
         if not self.heavy:
             return labels
         self.free()
         return None
 
-    def _encoded(self, frame: "DataFrame", task: EncodeTask, most_bytes: int) -> pa.Table:
+    def _encoded(
+        self, frame: "DataFrame", task: EncodeTask, routed: int, most_bytes: int
+    ) -> pa.Table:
         """Encode, route and materialise; return the rows without their bodies."""
         with deleted_at_once(frame.sparkSession):
             encoded = frame.mapInArrow(task, SPARK_SCHEMA)
-            ordered = placed(encoded, "routed", task.routed).sortWithinPartitions(*ORDER)
+            ordered = placed(encoded, "routed", routed).sortWithinPartitions(*ORDER)
         with arrow_bound(frame.sparkSession, most_bytes):
             self._blocks = asked(lambda: ordered.localCheckpoint(eager=True))
         return asked(lambda: self._materialised.drop("body").toArrow())

@@ -1,6 +1,7 @@
 """A Spark session that can read from Kafka and whose workers run this Python."""
 
 import os
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,6 +17,8 @@ _JARS = "spark.jars"
 _INTERPRETER = "spark.pyspark.python"
 _INTERPRETER_VARIABLE = "PYSPARK_PYTHON"
 _MASTER = "spark.master"
+# Not local-cluster, which has executors in JVMs of their own.
+_IN_THIS_JVM = re.compile(r"local(\[|$)")
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 # Since Spark 4.1. Over loopback TCP every task of a Python worker waits for a delayed
 # acknowledgement, some 40 ms on Linux.
@@ -42,6 +45,6 @@ def configure_spark(
     os.environ.setdefault(_INTERPRETER_VARIABLE, str(chosen))
     # A temporary folder of the user's own may have too long a path for a socket.
     chose = _UNIX_SOCKETS in options or "java.io.tmpdir" in str(options.get(_JAVA_OPTIONS, ""))
-    if str(options.get(_MASTER, "")).startswith("local") and not chose:
+    if _IN_THIS_JVM.match(str(options.get(_MASTER, ""))) and not chose:
         builder = builder.config(_UNIX_SOCKETS, "true")
     return builder.config(_INTERPRETER, str(chosen))
