@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Final
 from twophase.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import DataFrame
 
 _TEXT_OR_BYTES: Final = ("string", "binary")
@@ -18,6 +20,14 @@ _ALLOWED: Final = {
     "headers": (_HEADERS,),
     "timestamp": ("timestamp", "timestamp_ntz"),
 }
+
+
+_SIZED: Final = ("key", "value", "topic")
+
+
+def byte_sizes(names: "Iterable[str]") -> dict[str, str]:
+    """Return for each column of any size the expression of its bytes, 0 for a null."""
+    return {name: f"coalesce(octet_length(`{name}`), 0)" for name in names if name in _SIZED}
 
 
 def sink_columns(frame: "DataFrame", topic: str | None) -> "DataFrame":

@@ -41,10 +41,13 @@ def started_ms(session: Any) -> int:
     return _names(session._jvm).started_ms  # noqa: SLF001
 
 
-def running_query(session: Any, query_id: str) -> Any:
-    """Return the running query of this id, which Spark keeps to itself; None if none."""
+def calling_query(session: Any) -> tuple[str, Any]:
+    """Return the id of the query whose thread this is, and the query, None where there is none."""
+    query_id = session.sparkContext.getLocalProperty("sql.streaming.queryId")
+    if not query_id:
+        return "", None
     queries = session._jsparkSession.sharedState().activeStreamingQueries()  # noqa: SLF001
-    return queries.get(_names(session._jvm).uuid.fromString(query_id))  # noqa: SLF001
+    return query_id, queries.get(_names(session._jvm).uuid.fromString(query_id))  # noqa: SLF001
 
 
 class Folder:

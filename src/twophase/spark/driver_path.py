@@ -22,6 +22,7 @@ from twophase.kafka.summaries import confirmed, summarise
 from twophase.kafka.transactions import Transactions
 from twophase.kafka.wire import Wire
 from twophase.sink import BlocksGone
+from twophase.spark.columns import byte_sizes
 from twophase.spark.connect import over_connect
 from twophase.spark.jobs import asked
 
@@ -36,7 +37,6 @@ _ROW_BYTES: Final = 64
 _SHARES_MIN: Final = 8
 _POSITION_BITS: Final = 33
 _TOO_MUCH: Final = "spark.driver.maxResultSize"
-_SIZED: Final = ("key", "value", "topic")
 _ROW: Final = "twophase_row"
 
 
@@ -141,8 +141,7 @@ def within(table: pa.Table) -> pa.Table | None:
 
 
 def _weight(columns: list[str]) -> str:
-    sized = (f"coalesce(octet_length(`{name}`), 0)" for name in columns if name in _SIZED)
-    terms = [f"{_ROW_BYTES}L", *sized]
+    terms = [f"{_ROW_BYTES}L", *byte_sizes(columns).values()]
     if "headers" in columns:
         sizes = "coalesce(octet_length(h.key), 0) + coalesce(octet_length(h.value), 0)"
         added = f"(total, h) -> total + {_ROW_BYTES} + {sizes}"

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from twophase.spark.columns import byte_sizes
 from twophase.spark.connect import over_connect
-from twophase.spark.driver_jvm import running_query
+from twophase.spark.driver_jvm import calling_query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,7 +30,6 @@ _USERS_OWN: Final = re.compile(r"Python|InPandas|InArrow|InPySpark|CollectMetric
 _SETTING: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BATCH_BYTES: Final = 64_000_000
 _SHARE_MIN_BYTES: Final = 1_000
-_SIZED: Final = ("key", "value", "topic")
 _FLAG: Final = "twophase_heavy"
 
 
@@ -49,10 +49,10 @@ def light_rows(frame: "DataFrame") -> "DataFrame | None":
     share_bytes = _BATCH_BYTES // rows if rows > 0 else 0
     if share_bytes < _SHARE_MIN_BYTES:
         return None
-    sizes = (f"coalesce(octet_length(`{name}`), 0)" for name in frame.columns if name in _SIZED)
-    light = f"{' + '.join(sizes)} <= {share_bytes}"
+    sizes = byte_sizes(frame.columns)
+    light = f"{' + '.join(sizes.values())} <= {share_bytes}"
     kept = (
-        f"CASE WHEN {light} THEN `{name}` END AS `{name}`" if name in _SIZED else f"`{name}`"
+        f"CASE WHEN {light} THEN `{name}` END AS `{name}`" if name in sizes else f"`{name}`"
         for name in frame.columns
     )
     return frame.selectExpr(*kept, f"NOT ({light}) AS {_FLAG}")
@@ -79,8 +79,7 @@ def stream_may_guess(frame: "DataFrame") -> bool:
     session = frame.sparkSession
     if over_connect(session):
         return False
-    query_id = session.sparkContext.getLocalProperty("sql.streaming.queryId")
-    query = running_query(session, query_id) if query_id else None
+    _, query = calling_query(session)
     if query is None:
         return False
     # The frame's own plan begins with the batch's rows; how they come about, only the query knows.

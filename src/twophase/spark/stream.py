@@ -12,7 +12,7 @@ from twophase.commit.recovery import Batch
 from twophase.errors import ConfigurationError
 from twophase.kafka.progress import Progress, has_idle_source, progress_in, rows_between
 from twophase.spark.connect import named_query, over_connect, read_file
-from twophase.spark.driver_jvm import Folder, running_query, started_ms
+from twophase.spark.driver_jvm import Folder, calling_query, started_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -106,8 +106,7 @@ def stream_batch(frame: "DataFrame", number: int, sink: SinkObject) -> StreamBat
 
 
 def _classic_call(session: Any, sink: SinkObject) -> _Call:
-    query_id = session.sparkContext.getLocalProperty("sql.streaming.queryId")
-    query = running_query(session, query_id) if query_id else None
+    query_id, query = calling_query(session)
     if query is None:
         raise ConfigurationError(
             "no streaming query calls this sink; use it as writeStream.foreachBatch(sink)"
