@@ -14,7 +14,7 @@ from bench.spark.batch import SPARK, SPARK_TUNED, tuned
 from bench.spark.setting import Side, Topics, orders, read_topic
 from bench.turns import turn_by_turn
 
-LARGE_ROWS, LARGE_BATCHES, LARGE_WARM_UP = 500_000, 8, 2
+LARGE_ROWS, LARGE_BATCHES, LARGE_WARM_UP, LARGE_END = 500_000, 10, 2, 2
 SMALL_ROWS, SMALL_BATCHES, WARM_UP = 10, 60, 20
 
 
@@ -32,8 +32,9 @@ def large(spark: SparkSession, topics: Topics, rows: int, runs: int) -> Figure:
 
         def rows_per_s(side: Side) -> float:
             # The first batches start workers and connections, and compile their plans: the first
-            # one's, and that of those after it, which know how large rows are.
-            later = batches(spark, topics, source, side, size)[LARGE_WARM_UP:]
+            # one's, and that of those after it, which know how large rows are. The last ones have
+            # few rows, or wait at the end of the source for more of them.
+            later = batches(spark, topics, source, side, size)[LARGE_WARM_UP:-LARGE_END]
             seconds = sum(each["durationMs"]["triggerExecution"] for each in later) / 1000
             return sum(each["numInputRows"] for each in later) / seconds
 
