@@ -4,13 +4,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from twophase.errors import CommittableLost
     from twophase.spark.kafka_sink import KafkaSink
     from twophase.spark.session import configure_spark
+    from twophase.spark.task_sink import TaskSink
+    from twophase.two_phase import TwoPhaseCommitSink
 
-__all__ = ["KafkaSink", "configure_spark"]
+__all__ = ["CommittableLost", "KafkaSink", "TaskSink", "TwoPhaseCommitSink", "configure_spark"]
 
 _HOMES = {
+    "CommittableLost": "twophase.errors",
     "KafkaSink": "twophase.spark.kafka_sink",
+    "TaskSink": "twophase.spark.task_sink",
+    "TwoPhaseCommitSink": "twophase.two_phase",
     "configure_spark": "twophase.spark.session",
 }
 

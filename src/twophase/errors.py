@@ -13,6 +13,7 @@ TwoPhaseError                    base, never raised itself
       EpochStale                 a rival, or the store's own timeout; re-acquire to learn which
       InvalidState               the transaction cannot go on: ended, expired, or to be aborted
       TransactionExpired         it was open for longer than its timeout; nothing is visible
+      CommittableLost            decided, prepared, and gone: its rows are not in the store
   RecoveryError                  a person must decide; nothing was written
     MarkerMissing                the marker is gone just when it was needed
     MarkerUnreadable             what lies in its place is no marker
@@ -20,6 +21,8 @@ TwoPhaseError                    base, never raised itself
     CheckpointBehind             the checkpoint is older than the topic
     OffsetsChanged               the batch's number stands for other rows now
     WrongBatch                   the sink was called twice for a batch, or past one that failed
+    LogCorrupt                   a file of the decision log is not whole
+    LogVersionUnsupported        a file of the decision log was written by a newer version
   RowRejected                    a row that no retry can write; names row, column, size, limit
 
 The class says what the caller must do now. `str(error)` begins with a stable code and ends with
@@ -125,6 +128,12 @@ class TransactionExpired(CommitRejected):
     code = "TWOPHASE_TRANSACTION_EXPIRED"
 
 
+class CommittableLost(CommitRejected):
+    """A committable that was decided on is neither committed nor prepared any more."""
+
+    code = "TWOPHASE_COMMITTABLE_LOST"
+
+
 class RecoveryError(TwoPhaseError):
     """Base of what the sink cannot decide by itself; nothing was written."""
 
@@ -165,6 +174,18 @@ class WrongBatch(RecoveryError):
     """The sink was called for a batch out of turn: twice, or after one whose error got lost."""
 
     code = "TWOPHASE_WRONG_BATCH"
+
+
+class LogCorrupt(RecoveryError):
+    """A file of the decision log is cut short, changed, or was not written by this package."""
+
+    code = "TWOPHASE_LOG_CORRUPT"
+
+
+class LogVersionUnsupported(RecoveryError):
+    """A file of the decision log has a format that only a newer version of this package reads."""
+
+    code = "TWOPHASE_LOG_VERSION_UNSUPPORTED"
 
 
 class RowRejected(TwoPhaseError):

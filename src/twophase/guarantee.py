@@ -2,8 +2,7 @@
 
 from enum import StrEnum
 
-from twophase.errors import ConfigurationError
-from twophase.options import shown
+from twophase.options import one_of
 
 
 class Guarantee(StrEnum):
@@ -16,10 +15,4 @@ class Guarantee(StrEnum):
     @classmethod
     def parse(cls, text: str) -> "Guarantee":
         """Return the guarantee of that name, or refuse it with the names that there are."""
-        name = text.strip().lower() if isinstance(text, str) else ""
-        if name not in set(cls):
-            raise ConfigurationError(
-                f"guarantee={shown(str(text))} is not allowed; write one of {', '.join(cls)}",
-                option="guarantee",
-            )
-        return cls(name)
+        return one_of(cls, "guarantee", text)

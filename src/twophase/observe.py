@@ -15,12 +15,13 @@ from twophase.commit.effects import Finished, Outcome
 from twophase.commit.naming import SinkName
 from twophase.commit.recovery import Batch
 from twophase.guarantee import Guarantee
+from twophase.task_scope import Ended
 from twophase.watch import Recovery, Watch
 
 _log = logging.getLogger("twophase")
 
 FAILED, WRITTEN = "failed", "written"
-UNROUTED = "unrouted"
+UNROUTED, TASK = "unrouted", "task"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class BatchRecord:
 
     `outcome` is committed, committed-before (by this call, found out later), skipped (written by
     an earlier run), written (without a transaction) or failed; then `error` holds its text. `path`
-    is driver, routed or unrouted, and empty where nothing was computed. Times are in seconds;
+    is driver, routed, unrouted or task, and empty where nothing was computed. Times are in seconds;
     `open_s` is how long a transaction was open, which is how long readers were held up. `rows` and
     `bytes` are what this call wrote; only the guarantee `none` can have `failed_rows`.
     """
@@ -88,6 +89,38 @@ def record_of(
         open_s=watch.open_s,
         total_s=watch.total_s,
         warnings=finished.warnings if finished is not None else (),
+        error=None if error is None else str(error) or type(error).__name__,
+    )
+
+
+def task_record(
+    name: SinkName,
+    batch: Batch,
+    *,
+    ended: Ended | None,
+    total_s: float,
+    error: BaseException | None,
+) -> BatchRecord:
+    """Return the record of a call in task scope: writing and preparing are one, and no bytes."""
+    return BatchRecord(
+        sink_id=name.sink_id,
+        owner=batch.owner,
+        batch=batch.number,
+        run_id=name.run_id,
+        guarantee=Guarantee.EXACTLY_ONCE,
+        outcome=FAILED if ended is None else ended.outcome.value,
+        path=TASK,
+        rows=ended.rows if ended is not None else 0,
+        bytes=0,
+        failed_rows=0,
+        attempts=1,
+        recovery=Recovery.NONE,
+        encode_s=0.0,
+        send_s=ended.run_s if ended is not None else 0.0,
+        commit_s=ended.commit_s if ended is not None else 0.0,
+        open_s=ended.run_s + ended.commit_s if ended is not None else 0.0,
+        total_s=total_s,
+        warnings=ended.warnings if ended is not None else (),
         error=None if error is None else str(error) or type(error).__name__,
     )
 

@@ -7,9 +7,12 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from enum import StrEnum
+from typing import Any, NoReturn, TypeVar
 
 from twophase.errors import ConfigurationError
+
+E = TypeVar("E", bound=StrEnum)
 
 MASK = "***"
 
@@ -111,6 +114,15 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that the user most likely meant."""
     found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return found[0] if found else None
+
+
+def one_of(kind: type[E], option: str, value: object) -> E:
+    """Return the member of that name, in either case, or refuse it with all names."""
+    name = value.strip().lower() if isinstance(value, str) else ""
+    if name not in set(kind):
+        allowed = ", ".join(kind)
+        refuse(f"{option}={shown(str(value))} is not allowed; write one of {allowed}", option)
+    return kind(name)
 
 
 def integer(low: int, high: int, unit: str = "") -> Kind:

@@ -36,7 +36,13 @@ def importers(*prefixes):
 
 def test_the_public_names():
     """What `import twophase` promises."""
-    assert twophase.__all__ == ["KafkaSink", "configure_spark"]
+    assert twophase.__all__ == [
+        "CommittableLost",
+        "KafkaSink",
+        "TaskSink",
+        "TwoPhaseCommitSink",
+        "configure_spark",
+    ]
     assert all(callable(getattr(twophase, name)) for name in twophase.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = twophase.nothing

@@ -17,8 +17,8 @@ import kafka.errors as kafka_errors
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest
 
+from twophase.clock import Clock
 from twophase.errors import AccessDenied, ConfigurationError, StoreUnavailable, TwoPhaseError
-from twophase.kafka.clock import Clock
 from twophase.kafka.connections import REFUSALS, Connections
 from twophase.kafka.identity import TransactionVersion
 from twophase.kafka.options import KafkaOptions

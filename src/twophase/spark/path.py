@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from twophase.errors import ConfigurationError
+from twophase.options import one_of
 
 _SMALL_ROWS: Final = 10_000
 _SMALL_BYTES: Final = 4_000_000
@@ -28,11 +28,7 @@ class Path(StrEnum):
     @classmethod
     def parse(cls, value: str) -> "Path":
         """Return the path of this name, or say which there are."""
-        try:
-            return cls(value)
-        except ValueError:
-            allowed = ", ".join(cls)
-            raise ConfigurationError(f"path is {value!r}; allowed are {allowed}") from None
+        return one_of(cls, "path", value)
 
 
 @dataclass(frozen=True, slots=True)

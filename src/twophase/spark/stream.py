@@ -34,10 +34,11 @@ class StreamBatch:
     """One call: the run that makes it, the batch, and what it reads from Kafka, if anything.
 
     `rows_in` is about how many rows it reads; None where the sources do not tell. `idle`: a source
-    has no offset yet, and may be Kafka.
+    has no offset yet, and may be Kafka. `root` is the query's checkpoint.
     """
 
     run_id: str
+    root: str
     batch: Batch
     progress: Progress
     rows_in: int | None
@@ -55,6 +56,7 @@ class _Call:
     query: str
     run_id: str
     owner: str
+    root: str
     read: Callable[[str], tuple[bytes, int]]
     since_ms: int = 0
 
@@ -83,6 +85,7 @@ def stream_batch(frame: "DataFrame", number: int, sink: SinkObject) -> StreamBat
             sink.object_id,
             sink.object_id,
             name,
+            root,
             lambda file: (read_file(session, f"{root}/{file}"), 0),
         )
     else:
@@ -93,6 +96,7 @@ def stream_batch(frame: "DataFrame", number: int, sink: SinkObject) -> StreamBat
     _PROGRESS[call.query] = (number, progress)
     return StreamBatch(
         call.run_id,
+        call.root,
         Batch(
             owner=call.owner,
             number=number,
@@ -121,7 +125,7 @@ def _classic_call(session: Any, sink: SinkObject) -> _Call:
     if sink.checkpoint is not None and _SEEN.get(query_id, ("",))[0] != run_id:
         _check_own(folder, query_id)
     owner = sink.owner or query_id
-    return _Call(query_id, run_id, owner, folder.read, started_ms(session))
+    return _Call(query_id, run_id, owner, folder.root, folder.read, started_ms(session))
 
 
 def _check_own(folder: Folder, query_id: str) -> None:

@@ -21,7 +21,7 @@ def tried(monkeypatch):
     def ask(run_id, number, *, young, made_ms=None, since_ms=0):
         made_ms = stream.wall_ms() if made_ms is None else made_ms
         planned_ms = made_ms + 5 if young else made_ms - 5
-        call = _Call(query, run_id, "owner", read, since_ms)
+        call = _Call(query, run_id, "owner", "root", read, since_ms)
         return _first_try(call, number, planned_ms, made_ms)
 
     return ask

@@ -53,7 +53,7 @@ def test_light_rows_are_likely_after_light_rows(before, light):
 
 def test_a_path_that_does_not_exist():
     """The three that do are named."""
-    with pytest.raises(ConfigurationError, match="path is 'direct'; allowed are auto, driver, rou"):
+    with pytest.raises(ConfigurationError, match="path='direct' is not allowed; write one of au"):
         Path.parse("direct")
 
 

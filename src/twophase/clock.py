@@ -1,10 +1,10 @@
-"""The time, as whoever waits for a broker sees it."""
+"""The time, as whoever waits for a store sees it."""
 
 import time
 
 
 class Clock:
-    """This machine's clocks; a simulation gives its wire another, in which nobody waits."""
+    """This machine's clocks; a simulation has another, in which nobody waits."""
 
     def now_s(self) -> float:
         """Return seconds since some moment, never going back."""

@@ -1,0 +1,104 @@
+"""A decision log's folder on the checkpoint's file system, by Spark's own manager of checkpoints.
+
+What makes Spark's log of offsets atomic on a file system makes this one: a file is written under
+another name and renamed where nothing is, or whatever
+`spark.sql.streaming.checkpointFileManagerClass` does instead.
+"""
+
+from typing import Any
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+from twophase.errors import SetupError
+
+_THERE = frozenset(
+    {"org.apache.hadoop.fs.FileAlreadyExistsException", "java.nio.file.FileAlreadyExistsException"}
+)
+_NOT_THERE = "java.io.FileNotFoundException"
+# Since Spark 4.1, and before.
+_PACKAGES = ("streaming.checkpointing", "streaming")
+
+
+class HadoopFolder:
+    """Files that only their owner may read, where the file system has modes."""
+
+    def __init__(self, session: Any, root: str) -> None:
+        jvm = session._jvm  # noqa: SLF001
+        settings = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
+        settings.set("fs.permissions.umask-mode", "077")
+        self._path = jvm.org.apache.hadoop.fs.Path
+        self._streams = jvm.org.apache.commons.io.IOUtils
+        self._root = root
+        self._made = False
+        self._files = _manager(session, self._path(root), settings)
+
+    @property
+    def root(self) -> str:
+        """Where the folder lies, for people."""
+        return self._root
+
+    def names(self) -> list[str]:
+        """Return the names of the files; none where there is no folder yet."""
+        try:
+            found = self._files.list(self._path(self._root))
+        except Py4JJavaError as error:
+            if _class_of(error) != _NOT_THERE:
+                raise
+            return []
+        return [each.getPath().getName() for each in found]
+
+    def read(self, name: str) -> bytes | None:
+        """Return a file's bytes; None where it is gone."""
+        try:
+            stream = self._files.open(self._place(name))
+        except Py4JJavaError as error:
+            if _class_of(error) != _NOT_THERE:
+                raise
+            return None
+        try:
+            return bytes(self._streams.toByteArray(stream))
+        finally:
+            stream.close()
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Make a file, whole or not at all; False if it is there."""
+        if not self._made:
+            self._files.mkdirs(self._path(self._root))
+            self._made = True
+        stream = None
+        try:
+            stream = self._files.createAtomic(self._place(name), False)  # noqa: FBT003 - Java's
+            stream.write(data)
+            stream.close()
+        except Py4JJavaError as error:
+            if stream is not None:
+                stream.cancel()
+            if _class_of(error) in _THERE:
+                return False
+            raise
+        return True
+
+    def delete(self, name: str) -> None:
+        """Remove a file, or do nothing where it is gone."""
+        self._files.delete(self._place(name))
+
+    def _place(self, name: str) -> Any:
+        return self._path(f"{self._root}/{name}")
+
+
+def _manager(session: Any, root: Any, settings: Any) -> Any:
+    for package in _PACKAGES:
+        name = f"org.apache.spark.sql.execution.{package}.CheckpointFileManager$"
+        loader = session._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # noqa: SLF001
+        try:
+            found = loader.loadClass(name)
+        except Py4JJavaError:
+            continue
+        return found.getField("MODULE$").get(None).create(root, settings)
+    raise SetupError(
+        "this Spark has no CheckpointFileManager where Spark 4.0 to 4.2 have it; use one of these"
+    )
+
+
+def _class_of(error: Py4JJavaError) -> str:
+    return str(error.java_exception.getClass().getName())

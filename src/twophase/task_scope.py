@@ -1,0 +1,286 @@
+"""The driver's loop of task scope: one transaction for each task, one decision for the batch.
+
+What it must survive, and by what:
+
+- **The driver dies** before the decision: the next one ends what was prepared. After it: the next
+  one commits it again, all of it. While the decision is written: the file is there whole, or not.
+- **An older driver lives on**, frozen and awake again. A driver that takes over a batch first makes
+  its open slot void; the older one then finds its slot taken when it decides, and stops. Names
+  carry the driver's epoch, so that an older one never ends what a newer one has prepared.
+- **The decision's answer is lost**: nothing is done but stop. The next start reads what is true.
+- **Attempts that lost** (speculation, retries, an executor lost after it prepared) are in no
+  decision. They are ended after the batch, and again at every start.
+- **The store has dropped what was decided**: the rows are lost, and nobody can hide that. The query
+  stops and says what is missing, or, by the user's choice, goes on and leaves a record of it.
+"""
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import StrEnum
+from threading import Timer
+from typing import Any, Final, Protocol
+
+from twophase.clock import Clock
+from twophase.commit.attempts import LAST_BATCH, Stale
+from twophase.commit.effects import Outcome
+from twophase.commit.recovery import Batch
+from twophase.errors import (
+    CommittableLost,
+    Fenced,
+    ProtocolViolation,
+    RecoveryError,
+    StoreUnavailable,
+    TransactionExpired,
+    WrongBatch,
+)
+from twophase.log.decision import Decision, Prepared
+from twophase.log.decisions import DecisionLog
+from twophase.log.verdict import Skip, judge
+from twophase.options import one_of
+from twophase.two_phase import TwoPhaseCommitSink
+
+_log = logging.getLogger("twophase")
+
+_ROUNDS_MAX: Final = 100
+_COMMITS_AT_ONCE: Final = 8
+_COMMIT_TRIES: Final = 6
+_FIRST_PAUSE_S: Final = 0.1
+_WARN_AT: Final = 0.8
+
+
+class OnLost(StrEnum):
+    """What to do where the store has dropped rows that were decided on."""
+
+    FAIL = "fail"
+    RECORD = "record"
+
+    @classmethod
+    def parse(cls, value: object) -> "OnLost":
+        """Read the user's choice."""
+        return one_of(cls, "on_lost", value)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What became of one call: rows that it wrote, and how long running and committing took."""
+
+    outcome: Outcome
+    rows: int
+    run_s: float
+    commit_s: float
+    warnings: tuple[str, ...]
+
+
+class Tasks(Protocol):
+    """The tasks of one batch."""
+
+    def run(self, prefix: str, epoch: int) -> list[Prepared]:
+        """Run all, and return what the winning attempt of each has prepared, if it had rows."""
+
+    def execute(self) -> None:
+        """Execute the plan and write nothing."""
+
+
+class TaskScope:
+    """One sink in one driver process; `run_id` changes with every start of the query."""
+
+    def __init__(
+        self,
+        sink: TwoPhaseCommitSink[Any],
+        log: DecisionLog,
+        prefix: str,
+        *,
+        on_lost: OnLost = OnLost.FAIL,
+        clock: Clock | None = None,
+        pool: Callable[[int], Executor] = ThreadPoolExecutor,
+    ) -> None:
+        self._sink = sink
+        self._log = log
+        self._prefix = prefix
+        self._on_lost = on_lost
+        self._clock = clock or Clock()
+        self._pool = pool
+        self._epoch = 0
+        self._run_id: str | None = None
+        self._reached: int | None = None
+        self._warnings: list[str] = []
+
+    def write(self, run_id: str, batch: Batch, tasks: Tasks) -> Ended:
+        """Bring one batch into the store exactly once, or raise why a person has to look."""
+        self._warnings = []
+        number = batch.number
+        if self._run_id == run_id and self._reached is not None and number <= self._reached:
+            raise WrongBatch(
+                f"batch {number} was written in this run already: its one decision stands for all "
+                "of its rows; call the sink once for a batch, with all rows",
+                prefix=self._prefix,
+            )
+        slot = 0
+        if not (self._run_id == run_id and self._reached == number - 1 and batch.first_try):
+            self._reached = None
+            verdict = self._start(batch)
+            if isinstance(verdict, Skip):
+                tasks.execute()
+                self._run_id, self._reached = run_id, number
+                return Ended(Outcome.SKIPPED, 0, 0.0, 0.0, tuple(self._warnings))
+            slot = verdict
+        self._reached = None
+        began_s = self._clock.now_s()
+        decision = self._decided(batch, slot, tasks)
+        decided_s = self._clock.now_s()
+        self._commit(decision)
+        committed_s = self._clock.now_s()
+        self._run_id, self._reached = run_id, number
+        self._clean_up(number)
+        return Ended(
+            Outcome.COMMITTED,
+            decision.rows,
+            decided_s - began_s,
+            committed_s - decided_s,
+            tuple(self._warnings),
+        )
+
+    def _start(self, batch: Batch) -> Skip | int:
+        """Take the sink over; return the slot to decide in, or that the batch is there already."""
+        self._epoch = self._log.take_epoch({"owner": batch.owner, "at_ms": self._clock.wall_ms()})
+        for _ in range(_ROUNDS_MAX):
+            look = self._log.look()
+            verdict = judge(batch, look, self._log.root)
+            if isinstance(verdict, RecoveryError):
+                raise verdict
+            for decision in look.undone:
+                self._commit(decision)
+            # From here on nobody who came before can decide this batch, also not an earlier try of
+            # our own whose answer was lost; only then may what it has prepared be ended.
+            if isinstance(verdict, Skip) or self._log.decide(
+                self._decision(batch, verdict.slot, None)
+            ):
+                break
+        else:
+            raise StoreUnavailable(f"{_ROUNDS_MAX} times another driver came first in {self._root}")
+        self._sink.recover(Stale(self._prefix, self._epoch - 1, LAST_BATCH))
+        return verdict if isinstance(verdict, Skip) else verdict.slot + 1
+
+    def _decided(self, batch: Batch, slot: int, tasks: Tasks) -> Decision:
+        """Run the tasks and decide; from the return on the batch counts as written."""
+        began_s = self._clock.now_s()
+        limit_s = self._sink.time_limit_s
+        alarm = _alarm(limit_s, batch.number)
+        try:
+            prepared = tasks.run(self._prefix, self._epoch)
+            _check_tasks(prepared)
+            self._sink.confirm([each.committable for each in prepared])
+        finally:
+            alarm()
+        spent_s = self._clock.now_s() - began_s
+        if limit_s is not None and spent_s >= limit_s:
+            self._clean_up(batch.number)
+            raise TransactionExpired(
+                f"the tasks of batch {batch.number} took {spent_s:.0f} s and the store keeps a "
+                f"transaction for {limit_s:.0f} s; nothing is committed; make batches smaller or "
+                "the limit longer",
+                prefix=self._prefix,
+            )
+        decision = self._decision(batch, slot, tuple(sorted(prepared, key=lambda p: p.task)))
+        if not self._log.decide(decision):
+            raise Fenced(
+                f"another driver has taken over batch {batch.number}: slot {slot} in {self._root} "
+                "is taken; this one stops, and nothing of it is committed",
+                prefix=self._prefix,
+                epoch=self._epoch,
+            )
+        return decision
+
+    def _commit(self, decision: Decision) -> None:
+        """Commit everything that was decided, and say so in the log."""
+        prepared = decision.prepared or ()
+        with self._pool(min(_COMMITS_AT_ONCE, max(1, len(prepared)))) as pool:
+            commits = [pool.submit(self._commit_one, each) for each in prepared]
+        failed = [commit.exception() for commit in commits]
+        for each, error in zip(prepared, failed, strict=True):
+            if isinstance(error, CommittableLost):
+                self._lost(decision, each, error)
+            elif error is not None:
+                raise error
+        self._log.record_done(decision.batch)
+
+    def _commit_one(self, prepared: Prepared) -> None:
+        pause_s = _FIRST_PAUSE_S
+        for _ in range(_COMMIT_TRIES - 1):
+            try:
+                return self._sink.commit(prepared.committable)
+            except StoreUnavailable as error:
+                _log.warning("commit of %s failed and is tried again: %s", prepared.name, error)
+            self._clock.sleep(pause_s)
+            pause_s *= 2
+        return self._sink.commit(prepared.committable)
+
+    def _lost(self, decision: Decision, lost: Prepared, error: CommittableLost) -> None:
+        """Stop, or leave a record and go on."""
+        if self._log.is_done(decision.batch):
+            raise Fenced(
+                f"another driver has committed batch {decision.batch} and gone on; this one stops",
+                prefix=self._prefix,
+                epoch=self._epoch,
+            ) from error
+        what = (
+            f"{lost.rows} rows of task {lost.task} of batch {decision.batch} were decided on and "
+            f"the store has dropped them ({error.message}); transaction {lost.name}"
+        )
+        if self._on_lost is OnLost.RECORD:
+            place = self._log.record_lost(decision, lost, error.message)
+            self._warnings.append(f"{what}; recorded in {place}")
+            return
+        raise CommittableLost(
+            f"{what}; all else of the batch is committed or will be; the whole decision is in "
+            f"{self._root}; write these rows by hand, or run the batch's source again for this "
+            'task alone; then start with on_lost="record", which notes the loss there and goes on',
+            prefix=self._prefix,
+            batch=decision.batch,
+            task=lost.task,
+            committable=lost.committable,
+        ) from error
+
+    def _clean_up(self, number: int) -> None:
+        """End what lost, and trim the log; what fails is done again at the next start."""
+        try:
+            self._sink.recover(Stale(self._prefix, self._epoch, number))
+            self._log.trim(number)
+        except Exception as error:  # noqa: BLE001 - the batch is decided, whatever this says
+            self._warnings.append(f"what lost could not be ended: {error}")
+            _log.warning("%s: what lost could not be ended: %s", self._prefix, error)
+
+    def _decision(self, batch: Batch, slot: int, prepared: tuple[Prepared, ...] | None) -> Decision:
+        return Decision(
+            batch=batch.number,
+            slot=slot,
+            owner=batch.owner,
+            offsets=batch.offsets,
+            epoch=self._epoch,
+            time_ms=self._clock.wall_ms(),
+            prepared=prepared,
+        )
+
+    @property
+    def _root(self) -> str:
+        return self._log.root
+
+
+def _check_tasks(prepared: list[Prepared]) -> None:
+    tasks = [each.task for each in prepared]
+    if len(set(tasks)) != len(tasks):
+        raise ProtocolViolation(f"two attempts of one task won: {sorted(tasks)}")
+
+
+def _alarm(limit_s: float | None, number: int) -> Callable[[], None]:
+    """Warn once most of the time limit is spent; return how to call that off."""
+    if limit_s is None:
+        return lambda: None
+    text = "batch %d has used %.0f s of the %.0f s that the store keeps a transaction"
+    after_s = limit_s * _WARN_AT
+    timer = Timer(after_s, _log.warning, (text, number, after_s, limit_s))
+    timer.daemon = True
+    timer.start()
+    return timer.cancel

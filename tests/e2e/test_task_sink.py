@@ -1,0 +1,226 @@
+"""Task scope on a real Spark: a sink of one's own, once, whatever dies."""
+
+import json
+import re
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from parquet_folder import ParquetFolder
+from pyarrow import dataset
+from support.streams import Files, forget_last_commit, run
+
+from twophase import TaskSink, TwoPhaseCommitSink
+from twophase.errors import ConfigurationError, LogCorrupt
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "parquet_folder.py"
+QUERY = Path(__file__).parent / "task_query.py"
+
+
+def ids_in(folder):
+    """What a reader of the folder sees, sorted."""
+    files = [str(path) for path in folder.glob("[!.]*/*.parquet")]
+    return sorted(dataset.dataset(files).to_table()["id"].to_pylist()) if files else []
+
+
+def staged(folder):
+    """What was begun and neither committed nor ended."""
+    return [path.name for path in folder.glob(".*")]
+
+
+@pytest.fixture(autouse=True)
+def _example_on_the_executors(spark):
+    """As spark-submit --py-files does it."""
+    spark.sparkContext.addPyFile(str(EXAMPLE))
+
+
+@pytest.fixture
+def files(spark, tmp_path):
+    """A source of three batches."""
+    found = Files(spark, tmp_path / "source", "id long")
+    for number in range(3):
+        found.add(*({"id": 10 * number + each} for each in range(5)))
+    return found
+
+
+EXPECTED = [10 * number + each for number in range(3) for each in range(5)]
+
+
+@pytest.fixture
+def sink_of(tmp_path):
+    """Make a sink to the folder `target`."""
+
+    def make(**more):
+        more = {"sink_id": "folder"} | more
+        return TaskSink(ParquetFolder(tmp_path / "target"), **more)
+
+    return make
+
+
+def test_a_query(files, sink_of, tmp_path):
+    """Each row once; a batch that Spark asks for again is skipped, and so after a restart."""
+    records = []
+    run(files.frame(), sink_of(hooks=[records.append]), tmp_path / "check")
+    assert ids_in(tmp_path / "target") == EXPECTED
+    assert [(each.outcome, each.rows, each.path) for each in records] == [
+        ("committed", 5, "task")
+    ] * 3
+    forget_last_commit(tmp_path / "check")
+    files.add({"id": 100})
+    run(files.frame(), sink_of(hooks=[records.append]), tmp_path / "check")
+    assert [each.outcome for each in records[3:]] == ["skipped", "committed"]
+    assert ids_in(tmp_path / "target") == [*EXPECTED, 100]
+    assert staged(tmp_path / "target") == []
+
+
+def test_the_log_lies_in_the_checkpoint(files, sink_of, tmp_path):
+    """For its owner only, trimmed, and as large as a few files."""
+    run(files.frame(), sink_of(), tmp_path / "check")
+    log = tmp_path / "check" / "twophase" / "folder"
+    found = {path for path in log.iterdir() if not path.name.startswith(".")}
+    assert {path.name.split("-")[0] for path in found} == {"epoch", "batch", "done"}
+    assert len(found) <= 6
+    assert {stat.S_IMODE(path.stat().st_mode) for path in found} == {0o600}
+
+
+def test_a_damaged_log_stops_the_query(files, sink_of, tmp_path):
+    """A decision that is cut short is not taken for one that is not there."""
+    run(files.frame(), sink_of(), tmp_path / "check")
+    forget_last_commit(tmp_path / "check")
+    log = tmp_path / "check" / "twophase" / "folder"
+    last = max(path for path in log.iterdir() if path.name.startswith("batch-"))
+    last.write_bytes(last.read_bytes()[:-7])
+    (log / f".{last.name}.crc").unlink()
+    with pytest.raises(Exception, match=LogCorrupt.code):
+        run(files.frame(), sink_of(), tmp_path / "check")
+    assert ids_in(tmp_path / "target") == EXPECTED
+
+
+def test_a_batch_job(spark, sink_of, tmp_path):
+    """Once for each run id; the log is where the user says, since there is no checkpoint."""
+    sink = sink_of(decisions=str(tmp_path / "log"))
+    frame = spark.range(0, 20, 1, 4)
+    assert sink.write(frame, run_id="monday").rows == 20
+    assert sink.write(frame, run_id="monday").outcome == "skipped"
+    assert sink_of(decisions=str(tmp_path / "log")).write(frame, run_id="monday").rows == 0
+    assert ids_in(tmp_path / "target") == list(range(20))
+    assert sink.write(frame, run_id="tuesday").rows == 20
+    with pytest.raises(ConfigurationError, match="give the sink decisions="):
+        sink_of().write(frame, run_id="monday")
+
+
+def test_an_empty_batch(spark, sink_of, tmp_path):
+    """A task without rows begins nothing, and a batch without rows is done all the same."""
+    sink = sink_of(decisions=str(tmp_path / "log"))
+    assert sink.write(spark.range(0), run_id="empty").outcome == "committed"
+    assert not (tmp_path / "target").exists()
+
+
+class Picky(ParquetFolder):
+    """Takes one column."""
+
+    def check(self, schema):
+        if schema.names != ["id"]:
+            raise ConfigurationError(f"the columns are {schema.names}; allowed is id")
+
+
+def test_columns_are_checked_before_anything(spark, tmp_path):
+    """A schema that does not fit starts nothing and leaves nothing."""
+    sink = TaskSink(Picky(tmp_path / "target"), sink_id="s", decisions=str(tmp_path / "log"))
+    with pytest.raises(ConfigurationError, match=r"columns are \['other'\]; allowed is id"):
+        sink.write(spark.range(3).withColumnRenamed("id", "other"), run_id="r")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_committable_that_is_no_json(spark, tmp_path):
+    """Is refused with the method's name, and nothing is left of it."""
+
+    class Wrong(ParquetFolder):
+        def prepare(self, staging):
+            return {"staging": staging}
+
+    sink = TaskSink(Wrong(tmp_path / "target"), sink_id="s", decisions=str(tmp_path / "log"))
+    with pytest.raises(ConfigurationError, match=r"Wrong\.prepare returned a committable"):
+        sink.write(spark.range(3), run_id="r")
+    assert staged(tmp_path / "target") == []
+
+
+def test_what_is_no_sink():
+    """One sentence instead of an error of the first batch."""
+    with pytest.raises(ConfigurationError, match="sink is str; allowed is an object of a class"):
+        TaskSink("folder", sink_id="s")
+
+
+def test_the_base_class_is_small():
+    """A sink of one's own is under 50 lines."""
+    text = EXAMPLE.read_text()
+    body = text[text.index("class ParquetFolder(TwoPhaseCommitSink)") :]
+    assert len(body.splitlines()) < 50
+    assert issubclass(ParquetFolder, TwoPhaseCommitSink)
+
+
+class Killed:
+    """One query over a folder of files, killed and started again."""
+
+    def __init__(self, folder):
+        self.target = folder / "target"
+        self.arguments = {
+            "source": str(folder / "source"),
+            "target": str(self.target),
+            "checkpoint": str(folder / "check"),
+            "master": "local[2,3]",
+            "sink_id": f"killed-{uuid4().hex[:8]}",
+        }
+
+    def run(self, **more):
+        """Run until the end; return its exit code and what it said."""
+        done = subprocess.run(
+            [sys.executable, str(QUERY), json.dumps(self.arguments | more)],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("files")
+def test_killed_between_two_commits(tmp_path):
+    """After the decision and its first commit; and a worker that dies after it has prepared."""
+    killed = Killed(tmp_path)
+    # Three steps take an epoch; a look, a void slot, a recovery, the decision; the first commit.
+    code, said = killed.run(die_at=8, after=True)
+    assert code == -9, said
+    assert 0 < len(ids_in(killed.target)) < 5
+    code, said = killed.run(worker_dies=str(tmp_path / "died"))
+    assert code == 0, said
+    assert (tmp_path / "died").exists()
+    assert ids_in(killed.target) == EXPECTED
+    assert staged(killed.target) == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_killed_at_each_step(tmp_path, after):
+    """Whichever step kills the driver of a real Spark, the next one brings each row in once."""
+    code, said = Killed(tmp_path).run()
+    assert code == 0, said
+    steps = int(re.search(r"steps (\d+)", said)[1])
+    assert steps > 20
+    for at in range(1, steps // 2 + 1):
+        folder = tmp_path / f"at-{at}"
+        folder.mkdir()
+        (folder / "source").symlink_to(tmp_path / "source")
+        killed = Killed(folder)
+        code, said = killed.run(die_at=at, after=after)
+        assert code == -9, said
+        code, said = killed.run()
+        assert code == 0, said
+        assert ids_in(killed.target) == EXPECTED
+        assert staged(killed.target) == []

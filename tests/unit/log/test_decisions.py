@@ -1,0 +1,147 @@
+"""The decision log over a folder: what is there once, what is trimmed, what is told."""
+
+import stat
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from twophase.commit.recovery import Batch
+from twophase.errors import CheckpointBehind, LogCorrupt, OffsetsChanged, OwnedByAnother
+from twophase.log.decision import Decision, Prepared
+from twophase.log.decisions import DecisionLog
+from twophase.log.seal import seal
+from twophase.log.verdict import Run, Skip, judge
+from twophase.testing import LocalFolder
+
+PREPARED = (Prepared(0, "n0", 3, {"file": "a"}), Prepared(2, "n2", 4, {"file": "b", "at": [1]}))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """An empty folder."""
+    return LocalFolder(tmp_path / "log")
+
+
+@pytest.fixture
+def log(folder):
+    """A log without a decision."""
+    return DecisionLog(folder)
+
+
+def decision(batch=7, slot=0, owner="query", offsets="h7", prepared=PREPARED):
+    """A decision, to commit unless told otherwise."""
+    return Decision(batch, slot, owner, offsets, 1, 99, prepared)
+
+
+def test_a_decision_comes_back(log):
+    """With its committables as they were, void or not."""
+    made = [decision(6, prepared=None), decision(6, 1, prepared=()), decision(7)]
+    assert all(log.decide(each) for each in made)
+    assert log.look().decisions == tuple(made)
+    assert [each.commits for each in log.look().decisions] == [False, True, True]
+    assert log.look().decisions[2].rows == 7
+
+
+def test_a_slot_is_decided_once(log):
+    """Of many at the same moment one decides, and the file is that one's."""
+    with ThreadPoolExecutor(16) as pool:
+        tried = list(pool.map(lambda n: log.decide(decision(owner=str(n))), range(64)))
+    (winner,) = (n for n, won in enumerate(tried) if won)
+    assert [each.owner for each in log.look().decisions] == [str(winner)]
+
+
+def test_epochs_only_grow(log):
+    """Nobody gets the number of another, also at the same moment."""
+    with ThreadPoolExecutor(8) as pool:
+        taken = list(pool.map(lambda _: log.take_epoch({}), range(40)))
+    assert len(set(taken)) == 40
+    assert log.take_epoch({}) > max(taken)
+
+
+def test_files_are_for_their_owner_only(log, folder, tmp_path):
+    """A committable may name what others need not know."""
+    log.decide(decision())
+    (path,) = (tmp_path / "log").iterdir()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert folder.names() == [path.name]
+
+
+def test_done_batches_are_trimmed(log, folder):
+    """The last two stay; what is not done is never lost with them."""
+    for batch in range(10):
+        log.decide(decision(batch))
+        log.record_done(batch)
+        log.trim(batch)
+    assert sorted(folder.names()) == [
+        "batch-000000000008-0000",
+        "batch-000000000009-0000",
+        "done-000000000008",
+        "done-000000000009",
+    ]
+    assert log.look().undone == ()
+
+
+def test_a_decision_that_cannot_be_deleted_stays_done(log, folder):
+    """Otherwise the next driver would commit it again, long after."""
+    for batch in range(4):
+        log.decide(decision(batch))
+        log.record_done(batch)
+    delete = folder.delete
+
+    def failing(name):
+        if name.startswith("batch-"):
+            raise OSError("not now")
+        delete(name)
+
+    folder.delete = failing
+    log.trim(3)
+    assert log.look().undone == ()
+    assert {each.batch for each in log.look().decisions} == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("name", ["batch-000000000007-0000", "done-000000000007"])
+def test_a_damaged_file_stops_the_look(log, folder, name):
+    """It is not taken for one that is not there."""
+    folder.create(name, seal({"batch": 7})[:-3])
+    with pytest.raises(LogCorrupt, match=name):
+        log.look()
+
+
+def test_a_sealed_file_that_is_no_decision(log, folder):
+    """Whole, and still nothing that can be believed."""
+    folder.create("batch-000000000007-0000", seal({"batch": 7, "prepared": None}))
+    with pytest.raises(LogCorrupt, match="holds no decision"):
+        log.look()
+
+
+def test_what_is_lost_is_recorded_for_ever(log, folder):
+    """With all that a person needs, and no trim takes it away."""
+    place = log.record_lost(decision(), PREPARED[1], "expired")
+    log.trim(1000)
+    (name,) = folder.names()
+    assert place.endswith(name)
+    assert all(word in folder.read(name) for word in (b'"expired"', b'"n2"', b'"rows":4', b'"b"'))
+
+
+@pytest.mark.parametrize(
+    ("made", "verdict"),
+    [
+        ([], Run(0)),
+        ([decision(6)], Run(0)),
+        ([decision(prepared=None)], Run(1)),
+        ([decision(prepared=None), decision(slot=1, prepared=None)], Run(2)),
+        ([decision()], Skip(decision())),
+        ([decision(prepared=None), decision(slot=1)], Skip(decision(slot=1))),
+        ([decision(8, prepared=None)], Run(0)),
+        ([decision(8)], CheckpointBehind),
+        ([decision(offsets="other")], OffsetsChanged),
+        ([decision(offsets="other", prepared=None)], Run(1)),
+        ([decision(6, owner="another")], OwnedByAnother),
+    ],
+)
+def test_the_verdict(log, made, verdict):
+    """Each row of the table."""
+    for each in made:
+        log.decide(each)
+    found = judge(Batch("query", 7, "h7", first_try=False), log.look(), log.root)
+    assert found == verdict or type(found) is verdict

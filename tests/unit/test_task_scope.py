@@ -1,0 +1,320 @@
+"""The driver's loop of task scope: what it decides, retries, records and refuses."""
+
+import json
+import logging
+import threading
+from dataclasses import dataclass, field
+
+import pytest
+
+from twophase.clock import Clock
+from twophase.commit.attempts import Attempt, Stale
+from twophase.commit.effects import Outcome
+from twophase.commit.recovery import Batch
+from twophase.errors import (
+    CommitRejected,
+    CommittableLost,
+    ConfigurationError,
+    Fenced,
+    ProtocolViolation,
+    StoreUnavailable,
+    TransactionExpired,
+    WrongBatch,
+)
+from twophase.log.decision import Prepared
+from twophase.log.decisions import DecisionLog
+from twophase.task_scope import OnLost, TaskScope
+from twophase.testing import LocalFolder
+from twophase.two_phase import TwoPhaseCommitSink
+
+PREFIX = "twophase.orders//"
+
+
+class Moving(Clock):
+    """Time that passes only by sleeping."""
+
+    def __init__(self):
+        self.at_s = 1000.0
+
+    def now_s(self):
+        return self.at_s
+
+    def sleep(self, seconds):
+        self.at_s += seconds
+
+
+class Recording(TwoPhaseCommitSink):
+    """A store that says what it was asked for, and fails as it is told."""
+
+    def __init__(self):
+        self.calls = []
+        self.failing = {}
+        self.lock = threading.Lock()
+
+    def begin(self, attempt):
+        raise NotImplementedError
+
+    write = prepare = abort = begin
+
+    def commit(self, committable):
+        with self.lock:
+            self.calls.append(("commit", committable["task"]))
+            errors = self.failing.get(committable["task"], [])
+            if errors:
+                raise errors.pop(0)
+
+    def recover(self, stale):
+        self.calls.append(("recover", stale.epoch, stale.batch))
+
+    def confirm(self, committables):
+        self.calls.append(("confirm", len(committables)))
+
+
+@dataclass
+class Tasks:
+    """Tasks that have prepared what they are told, and how long they took."""
+
+    clock: Clock = field(default_factory=Moving)
+    tasks: tuple = (0, 1)
+    takes_s: float = 0
+    meanwhile: object = None
+    executed: int = 0
+
+    def run(self, prefix, epoch):
+        self.clock.sleep(self.takes_s)
+        if self.meanwhile:
+            self.meanwhile()
+        return [
+            Prepared(n, Attempt(prefix, epoch, 0, n, 5).name, 10, {"task": n}) for n in self.tasks
+        ]
+
+    def execute(self):
+        self.executed += 1
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The log's folder."""
+    return LocalFolder(tmp_path / "log")
+
+
+@pytest.fixture
+def sink():
+    """A store."""
+    return Recording()
+
+
+@pytest.fixture
+def clock():
+    """A clock."""
+    return Moving()
+
+
+@pytest.fixture
+def scope_of(folder, sink, clock):
+    """Make a driver of the sink."""
+    return lambda **more: TaskScope(sink, DecisionLog(folder), PREFIX, clock=clock, **more)
+
+
+def batch(number, *, first_try=True):
+    """A batch of the query."""
+    return Batch("query", number, f"h{number}", first_try=first_try)
+
+
+def test_the_way_of_a_batch(scope_of, sink, folder):
+    """A start recovers; a batch is confirmed, decided, committed, done, and what lost is ended."""
+    scope = scope_of()
+    ended = scope.write("run", batch(0), Tasks())
+    assert (ended.outcome, ended.rows, ended.warnings) == (Outcome.COMMITTED, 20, ())
+    assert sink.calls[:2] == [("recover", 0, 10**12 - 1), ("confirm", 2)]
+    assert sorted(sink.calls[2:4]) == [("commit", 0), ("commit", 1)]
+    assert sink.calls[4:] == [("recover", 1, 0)]
+    assert "done-000000000000" in folder.names()
+    # Within a run there is nothing to take over.
+    scope.write("run", batch(1), Tasks())
+    assert [call for call in sink.calls[5:] if call[0] != "commit"] == [
+        ("confirm", 2),
+        ("recover", 1, 1),
+    ]
+    assert "batch-000000000001-0000" in folder.names()
+
+
+def test_a_batch_that_is_there_is_skipped(scope_of, sink):
+    """Its plan is executed all the same, once, and nothing is prepared."""
+    scope_of().write("run", batch(0), Tasks())
+    sink.calls.clear()
+    tasks = Tasks()
+    ended = scope_of().write("again", batch(0, first_try=False), tasks)
+    assert (ended.outcome, ended.rows, tasks.executed) == (Outcome.SKIPPED, 0, 1)
+    assert sink.calls == [("recover", 1, 10**12 - 1)]
+
+
+def test_what_was_decided_is_committed_by_the_next(scope_of, sink, folder):
+    """A driver that failed in mid-commit leaves a decision that the next one carries out."""
+    sink.failing = {1: [CommitRejected("no")]}
+    with pytest.raises(CommitRejected, match="no"):
+        scope_of().write("run", batch(0), Tasks())
+    assert "done-000000000000" not in folder.names()
+    sink.calls.clear()
+    assert scope_of().write("b", batch(0, first_try=False), Tasks()).outcome is Outcome.SKIPPED
+    assert sorted(sink.calls[:2]) == [("commit", 0), ("commit", 1)]
+    assert "done-000000000000" in folder.names()
+
+
+def test_a_commit_is_tried_again_a_bounded_number_of_times(scope_of, sink, clock):
+    """With growing pauses, while trying may help."""
+    sink.failing = {0: [StoreUnavailable("later")] * 3}
+    scope_of().write("run", batch(0), Tasks())
+    assert sink.calls.count(("commit", 0)) == 4
+    assert clock.at_s == pytest.approx(1000 + 0.1 + 0.2 + 0.4)
+    sink.failing = {0: [StoreUnavailable("later")] * 100}
+    with pytest.raises(StoreUnavailable):
+        scope_of().write("run", batch(1), Tasks())
+    assert len(sink.failing[0]) == 94
+
+
+def test_rows_that_are_lost_stop_the_query(scope_of, sink):
+    """At every start, with all that a person needs, until that person decides."""
+    sink.failing = {1: [CommittableLost("expired")] * 2}
+    for number in range(2):
+        with pytest.raises(CommittableLost) as found:
+            scope_of().write(f"run-{number}", batch(0, first_try=not number), Tasks())
+        text = str(found.value)
+        assert all(
+            word in text for word in ("10 rows of task 1 of batch 0", "expired", "/00000001/")
+        )
+        assert found.value.ids["committable"] == {"task": 1}
+    assert sink.calls.count(("commit", 0)) == 2
+
+
+def test_rows_that_are_lost_are_recorded_by_choice(scope_of, sink, folder):
+    """The query goes on, and what is missing stays written down."""
+    sink.failing = {1: [CommittableLost("expired")]}
+    ended = scope_of(on_lost=OnLost.RECORD).write("run", batch(0), Tasks())
+    assert len(ended.warnings) == 1
+    (name,) = (name for name in folder.names() if name.startswith("lost-"))
+    record = json.loads(folder.read(name).split(b"\n")[1])
+    assert (record["task"], record["rows"], record["why"]) == (1, 10, "expired")
+    assert name in ended.warnings[0]
+
+
+def test_a_driver_that_was_replaced_records_no_loss(scope_of, sink, folder):
+    """Another has committed the batch and gone on, so that the store knows it no more."""
+    log = DecisionLog(folder)
+
+    class Replaced(CommittableLost):
+        def __init__(self):
+            super().__init__("gone")
+            log.record_done(0)
+
+    sink.failing = {1: []}
+    sink.commit = lambda _: (_ for _ in ()).throw(Replaced())
+    with pytest.raises(Fenced, match="another driver has committed batch 0"):
+        scope_of(on_lost=OnLost.RECORD).write("run", batch(0), Tasks())
+    assert not [name for name in folder.names() if name.startswith("lost-")]
+
+
+def test_a_driver_that_was_replaced_cannot_decide(scope_of, sink):
+    """The newer one has made its slot void, or decided; the older one commits nothing."""
+    newer = scope_of()
+    tasks = Tasks(meanwhile=lambda: newer.write("newer", batch(0, first_try=False), Tasks()))
+    old = scope_of()
+    with pytest.raises(Fenced, match="another driver has taken over batch 0"):
+        old.write("older", batch(0), tasks)
+    assert sorted(sink.calls).count(("commit", 0)) == 1
+
+
+def test_a_batch_without_time_left_is_refused(scope_of, sink, clock):
+    """Nothing is decided, and what was prepared is ended at once."""
+    sink.time_limit_s = 60
+    with pytest.raises(TransactionExpired, match="took 61 s and the store keeps"):
+        scope_of().write("run", batch(0), Tasks(clock, takes_s=61))
+    assert sink.calls[-1] == ("recover", 1, 0)
+    assert not [call for call in sink.calls if call[0] == "commit"]
+    assert scope_of().write("run", batch(0), Tasks(clock, takes_s=59)).rows == 20
+
+
+def test_the_time_limit_warns_before(scope_of, sink, caplog):
+    """At four fifths of it, while the tasks still run."""
+    sink.time_limit_s = 0.05
+    warned = threading.Event()
+    caplog.set_level(logging.WARNING, "twophase")
+
+    def wait():
+        for _ in range(500):
+            if "of the 0 s that the store keeps" in caplog.text:
+                return warned.set()
+            threading.Event().wait(0.01)
+        return None
+
+    scope_of().write("run", batch(0), Tasks(meanwhile=wait))
+    assert warned.is_set()
+
+
+def test_a_batch_is_written_once_in_a_run(scope_of):
+    """Two calls for two halves of a batch would have one decision: the second would be lost."""
+    scope = scope_of()
+    scope.write("run", batch(0), Tasks())
+    with pytest.raises(WrongBatch, match="batch 0 was written in this run already"):
+        scope.write("run", batch(0), Tasks())
+
+
+def test_a_batch_that_failed_may_be_tried_again(scope_of, folder):
+    """By the same driver, which takes it over from its own earlier try."""
+    scope = scope_of()
+
+    def fail():
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        scope.write("run", batch(0), Tasks(meanwhile=fail))
+    scope.write("run", batch(0), Tasks())
+    decided = [each for each in DecisionLog(folder).look().decisions if each.commits]
+    assert [(each.batch, each.slot, each.epoch) for each in decided] == [(0, 2, 2)]
+
+
+def test_two_winners_of_one_task_are_a_bug(scope_of, sink):
+    """Nothing is decided then."""
+    with pytest.raises(ProtocolViolation):
+        scope_of().write("run", batch(0), Tasks(tasks=(1, 1)))
+    assert not [call for call in sink.calls if call[0] == "commit"]
+
+
+def test_what_lost_and_cannot_be_ended_is_told(scope_of, sink):
+    """The batch is committed all the same."""
+    recover = sink.recover
+
+    def failing(stale):
+        recover(stale)
+        if stale.batch == 0:
+            raise StoreUnavailable("not now")
+
+    sink.recover = failing
+    ended = scope_of().write("run", batch(0), Tasks())
+    assert ended.outcome is Outcome.COMMITTED
+    assert "not now" in ended.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "stale"),
+    [
+        (Attempt(PREFIX, 1, 9, 0, 0).name, True),
+        (Attempt(PREFIX, 2, 5, 3, 17).name, True),
+        (Attempt(PREFIX, 2, 6, 0, 0).name, False),
+        (Attempt(PREFIX, 3, 0, 0, 0).name, False),
+        (Attempt("twophase.orders2//", 1, 0, 0, 0).name, False),
+        (Attempt("twophase.orders/run//", 1, 0, 0, 0).name, False),
+        (PREFIX + "something else", False),
+        (7, False),
+    ],
+)
+def test_what_is_stale(name, stale):
+    """Only names of this sink, up to the batch of this driver, or of any driver before."""
+    assert (name in Stale(PREFIX, 2, 5)) is stale
+
+
+def test_on_lost_is_one_of_two():
+    """Anything else is refused with what is allowed."""
+    assert OnLost.parse("Record") is OnLost.RECORD
+    with pytest.raises(ConfigurationError, match="on_lost='ignore' is not allowed; write one of"):
+        OnLost.parse("ignore")
