@@ -6,7 +6,8 @@ What it must survive, and by what:
   one commits it again, all of it. While the decision is written: the file is there whole, or not.
 - **An older driver lives on**, frozen and awake again. A driver that takes over a batch first makes
   its open slot void; the older one then finds its slot taken when it decides, and stops. Names
-  carry the driver's epoch, so that an older one never ends what a newer one has prepared.
+  carry the driver's epoch and the batch, so that an older one never ends what a newer one has
+  prepared, nor a newer one that came too late what an older one has for a later batch.
 - **The decision's answer is lost**: nothing is done but stop. The next start reads what is true.
 - **Attempts that lost** (speculation, retries, an executor lost after it prepared) are in no
   decision. They are ended after the batch, and again at every start.
@@ -23,7 +24,7 @@ from threading import Timer
 from typing import Any, Final, Protocol
 
 from twophase.clock import Clock
-from twophase.commit.attempts import LAST_BATCH, Stale
+from twophase.commit.attempts import Stale
 from twophase.commit.effects import Outcome
 from twophase.commit.recovery import Batch
 from twophase.errors import (
@@ -150,8 +151,11 @@ class TaskScope:
             verdict = judge(batch, look, self._log.root)
             if isinstance(verdict, RecoveryError):
                 raise verdict
-            for decision in look.undone:
-                self._commit(decision)
+            # Slots are taken in the order of epochs: whoever takes one ends what older ones have.
+            if any(each.epoch > self._epoch for each in look.of(batch.number)):
+                raise self._replaced(batch.number, "a driver that started later was faster")
+            if look.undone is not None:
+                self._commit(look.undone)
             # From here on nobody who came before can decide this batch, also not an earlier try of
             # our own whose answer was lost; only then may what it has prepared be ended.
             if isinstance(verdict, Skip) or self._log.decide(
@@ -160,7 +164,7 @@ class TaskScope:
                 break
         else:
             raise StoreUnavailable(f"{_ROUNDS_MAX} times another driver came first in {self._root}")
-        self._sink.recover(Stale(self._prefix, self._epoch - 1, LAST_BATCH))
+        self._sink.recover(Stale(self._prefix, self._epoch - 1, batch.number))
         return verdict if isinstance(verdict, Skip) else verdict.slot + 1
 
     def _decided(self, batch: Batch, slot: int, tasks: Tasks) -> Decision:
@@ -184,13 +188,9 @@ class TaskScope:
                 prefix=self._prefix,
             )
         decision = self._decision(batch, slot, tuple(sorted(prepared, key=lambda p: p.task)))
-        if not self._log.decide(decision):
-            raise Fenced(
-                f"another driver has taken over batch {batch.number}: slot {slot} in {self._root} "
-                "is taken; this one stops, and nothing of it is committed",
-                prefix=self._prefix,
-                epoch=self._epoch,
-            )
+        # A slot may also be free again because others have long gone on and trimmed the log.
+        if not self._log.decide(decision) or not self._log.is_latest(batch.number):
+            raise self._replaced(batch.number, f"slot {slot} is taken")
         return decision
 
     def _commit(self, decision: Decision) -> None:
@@ -242,6 +242,14 @@ class TaskScope:
             task=lost.task,
             committable=lost.committable,
         ) from error
+
+    def _replaced(self, number: int, how: str) -> Fenced:
+        return Fenced(
+            f"another driver has taken over batch {number} ({how} in {self._root}); this one "
+            "stops, and nothing of it is committed",
+            prefix=self._prefix,
+            epoch=self._epoch,
+        )
 
     def _clean_up(self, number: int) -> None:
         """End what lost, and trim the log; what fails is done again at the next start."""

@@ -126,7 +126,7 @@ def test_the_way_of_a_batch(scope_of, sink, folder):
     scope = scope_of()
     ended = scope.write("run", batch(0), Tasks())
     assert (ended.outcome, ended.rows, ended.warnings) == (Outcome.COMMITTED, 20, ())
-    assert sink.calls[:2] == [("recover", 0, 10**12 - 1), ("confirm", 2)]
+    assert sink.calls[:2] == [("recover", 0, 0), ("confirm", 2)]
     assert sorted(sink.calls[2:4]) == [("commit", 0), ("commit", 1)]
     assert sink.calls[4:] == [("recover", 1, 0)]
     assert "done-000000000000" in folder.names()
@@ -146,7 +146,7 @@ def test_a_batch_that_is_there_is_skipped(scope_of, sink):
     tasks = Tasks()
     ended = scope_of().write("again", batch(0, first_try=False), tasks)
     assert (ended.outcome, ended.rows, tasks.executed) == (Outcome.SKIPPED, 0, 1)
-    assert sink.calls == [("recover", 1, 10**12 - 1)]
+    assert sink.calls == [("recover", 1, 0)]
 
 
 def test_what_was_decided_is_committed_by_the_next(scope_of, sink, folder):
@@ -224,6 +224,43 @@ def test_a_driver_that_was_replaced_cannot_decide(scope_of, sink):
     assert sorted(sink.calls).count(("commit", 0)) == 1
 
 
+def test_a_driver_that_starts_slowly_gives_way(scope_of, sink, folder):
+    """Otherwise the faster one, which started later, would end what it prepares in a later slot."""
+    faster, create = scope_of(), folder.create
+
+    def overtaken(name, data):
+        if name == "batch-000000000000-0000":
+            folder.create = create
+            with pytest.raises(ValueError, match="mine"):
+                faster.write("faster", batch(0, first_try=False), Tasks(meanwhile=fail))
+        return create(name, data)
+
+    def fail():
+        raise ValueError("mine")
+
+    folder.create = overtaken
+    with pytest.raises(Fenced, match="a driver that started later was faster"):
+        scope_of().write("slower", batch(0, first_try=False), Tasks())
+    assert not [call for call in sink.calls if call[0] == "commit"]
+
+
+def test_a_slot_that_was_trimmed_decides_nothing(scope_of, sink, folder):
+    """A driver so late that its batch's files are gone again commits nothing, nor does the next."""
+    newer = scope_of()
+
+    def others_go_on():
+        newer.write("newer", batch(0, first_try=False), Tasks())
+        for number in range(1, 5):
+            newer.write("newer", batch(number), Tasks())
+        sink.calls.clear()
+
+    with pytest.raises(Fenced, match="another driver has taken over batch 0"):
+        scope_of().write("older", batch(0), Tasks(meanwhile=others_go_on))
+    assert "batch-000000000000-0001" in folder.names()
+    scope_of().write("next", batch(5, first_try=False), Tasks())
+    assert sorted(sink.calls).count(("commit", 0)) == 1
+
+
 def test_a_batch_without_time_left_is_refused(scope_of, sink, clock):
     """Nothing is decided, and what was prepared is ended at once."""
     sink.time_limit_s = 60
@@ -286,7 +323,7 @@ def test_what_lost_and_cannot_be_ended_is_told(scope_of, sink):
 
     def failing(stale):
         recover(stale)
-        if stale.batch == 0:
+        if stale.epoch == 1:
             raise StoreUnavailable("not now")
 
     sink.recover = failing
@@ -298,7 +335,8 @@ def test_what_lost_and_cannot_be_ended_is_told(scope_of, sink):
 @pytest.mark.parametrize(
     ("name", "stale"),
     [
-        (Attempt(PREFIX, 1, 9, 0, 0).name, True),
+        (Attempt(PREFIX, 1, 4, 0, 0).name, True),
+        (Attempt(PREFIX, 1, 9, 0, 0).name, False),
         (Attempt(PREFIX, 2, 5, 3, 17).name, True),
         (Attempt(PREFIX, 2, 6, 0, 0).name, False),
         (Attempt(PREFIX, 3, 0, 0, 0).name, False),
@@ -309,7 +347,7 @@ def test_what_lost_and_cannot_be_ended_is_told(scope_of, sink):
     ],
 )
 def test_what_is_stale(name, stale):
-    """Only names of this sink, up to the batch of this driver, or of any driver before."""
+    """Only names of this sink, up to this batch and this driver."""
     assert (name in Stale(PREFIX, 2, 5)) is stale
 
 

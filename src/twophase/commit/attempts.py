@@ -7,7 +7,6 @@ from typing import Final
 from twophase.commit.naming import SinkName
 
 _NAME: Final = re.compile(r"(\d{8})/(\d{12})/(\d+)/(\d+)")
-LAST_BATCH: Final = 10**12 - 1
 
 
 def prefix_of(name: SinkName) -> str:
@@ -41,9 +40,10 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """Attempts that lost: of a batch up to `batch` of driver `epoch`, or of any older driver.
+    """Attempts that lost: of batches up to `batch`, by drivers up to `epoch`.
 
-    A driver that was replaced without knowing it never touches what a newer one has prepared.
+    A driver that was replaced without knowing it never touches what a newer one has prepared, nor
+    one that started in vain what an older one, still at work, has prepared for a later batch.
     """
 
     prefix: str
@@ -56,4 +56,4 @@ class Stale:
         found = _NAME.fullmatch(name.removeprefix(self.prefix))
         if found is None:
             return False
-        return (int(found[1]), int(found[2])) <= (self.epoch, self.batch)
+        return int(found[1]) <= self.epoch and int(found[2]) <= self.batch

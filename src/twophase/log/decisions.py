@@ -36,11 +36,14 @@ class Look:
     done: frozenset[int]
 
     @property
-    def undone(self) -> tuple[Decision, ...]:
-        """Decided, and perhaps not all committed; the oldest first."""
-        return tuple(
-            each for each in self.decisions if each.commits and each.batch not in self.done
-        )
+    def undone(self) -> Decision | None:
+        """The latest decision, if it is to commit and perhaps not all of that is done.
+
+        An older one without the note that it is done was made by a driver that had been replaced,
+        in a slot that was trimmed: the next batch is decided only once the last one is done.
+        """
+        latest = max((each for each in self.decisions if each.commits), key=_place, default=None)
+        return latest if latest is not None and latest.batch not in self.done else None
 
     def of(self, batch: int) -> tuple[Decision, ...]:
         """Return the decisions about one batch by slot."""
@@ -75,16 +78,27 @@ class DecisionLog:
         )
 
     def look(self) -> Look:
-        """Return all decisions, by batch and slot."""
-        names = sorted(self._folder.names())
-        done = frozenset(self._done(name) for name in names if _DONE.fullmatch(name))
-        read = (self._decision(name) for name in names if _BATCH.fullmatch(name))
-        return Look(tuple(each for each in read if each is not None), done)
+        """Return all decisions, by batch and slot, as they were at one moment."""
+        for _ in range(_TRIES_MAX):
+            names = sorted(self._folder.names())
+            done = frozenset(self._done(name) for name in names if _DONE.fullmatch(name))
+            read = [self._decision(name) for name in names if _BATCH.fullmatch(name)]
+            found = tuple(each for each in read if each is not None)
+            # Another driver trims meanwhile: what is left of an older moment would look like the
+            # latest.
+            if len(found) == len(read):
+                return Look(found, done)
+        raise StoreUnavailable(f"{_TRIES_MAX} times {self.root} has changed while it was read")
 
     def decide(self, decision: Decision) -> bool:
         """Make a decision for ever; False where one about the slot is there already."""
         name = _batch_name(decision.batch, decision.slot)
         return self._folder.create(name, seal(decision.to_content()))
+
+    def is_latest(self, batch: int) -> bool:
+        """Whether nobody has come to a later batch."""
+        found = map(_BATCH.fullmatch, self._folder.names())
+        return all(int(match[1]) <= batch for match in found if match)
 
     def is_done(self, batch: int) -> bool:
         """Whether somebody has committed all of the batch."""
@@ -111,16 +125,9 @@ class DecisionLog:
 
     def trim(self, batch: int) -> None:
         """Delete what nobody asks for once this batch is done; what cannot be deleted stays."""
-        names = sorted(self._folder.names())
-        kept = set()
-        for name in names:
-            found = _BATCH.fullmatch(name)
-            if found and int(found[1]) <= batch - _KEPT and not self._forget(name):
-                kept.add(found[1])
-        # Last, since a decision without it is one to commit.
-        for name in names:
-            found = _DONE.fullmatch(name)
-            if found and int(found[1]) <= batch - _KEPT and found[1] not in kept:
+        for name in sorted(self._folder.names()):
+            found = _BATCH.fullmatch(name) or _DONE.fullmatch(name)
+            if found and int(found[1]) <= batch - _KEPT:
                 self._forget(name)
 
     def _epochs(self) -> list[int]:
@@ -130,7 +137,6 @@ class DecisionLog:
     def _decision(self, name: str) -> Decision | None:
         place = f"{self.root}/{name}"
         data = self._folder.read(name)
-        # Another driver trims meanwhile: what it deletes is done.
         return None if data is None else Decision.from_content(unseal(data, place), place)
 
     def _done(self, name: str) -> int:
@@ -139,13 +145,15 @@ class DecisionLog:
             unseal(data, f"{self.root}/{name}")
         return int(name.removeprefix("done-"))
 
-    def _forget(self, name: str) -> bool:
+    def _forget(self, name: str) -> None:
         try:
             self._folder.delete(name)
         except Exception as error:  # noqa: BLE001 - of no use any more, and no harm either
             _log.warning("%s/%s could not be deleted: %s", self.root, name, error)
-            return False
-        return True
+
+
+def _place(decision: Decision) -> tuple[int, int]:
+    return decision.batch, decision.slot
 
 
 def _batch_name(batch: int, slot: int) -> str:

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pytest
 
 from twophase.attempt import run_attempt
-from twophase.commit.attempts import LAST_BATCH, Attempt, Stale, prefix_of
+from twophase.commit.attempts import Attempt, Stale, prefix_of
 from twophase.commit.naming import SinkName
 from twophase.commit.recovery import Batch
 from twophase.errors import CommittableLost, TwoPhaseError
@@ -161,7 +161,7 @@ class SinkContract:
             if rows:
                 sink.write(transaction, stage.rows(rows))
             sink.abort(transaction)
-        stage.make().recover(Stale(stage.prefix, 9, LAST_BATCH))
+        stage.make().recover(Stale(stage.prefix, 9, 9))
         _expect(stage.visible(), [])
 
     def test_what_lost_is_ended(self, stage: Stage) -> None:
@@ -171,7 +171,7 @@ class SinkContract:
         transaction = begun.begin(stage.attempt(epoch=1, attempt=7))
         begun.write(transaction, stage.rows([3]))
         for _ in range(2):
-            stage.make().recover(Stale(stage.prefix, 1, LAST_BATCH))
+            stage.make().recover(Stale(stage.prefix, 1, 9))
         with pytest.raises(CommittableLost):
             stage.make().commit(old.committable)
         stage.make().commit(new.committable)
@@ -182,12 +182,12 @@ class SinkContract:
         sink = stage.make()
         transaction = sink.begin(stage.attempt(epoch=1))
         sink.write(transaction, stage.rows([1]))
-        stage.make().recover(Stale(stage.prefix, 1, LAST_BATCH))
+        stage.make().recover(Stale(stage.prefix, 1, 9))
         committable = None
         with suppress(Exception):
             sink.write(transaction, stage.rows([2]))
             committable = sink.prepare(transaction)
-        stage.make().recover(Stale(stage.prefix, 1, LAST_BATCH))
+        stage.make().recover(Stale(stage.prefix, 1, 9))
         if committable is not None:
             with pytest.raises(CommittableLost):
                 stage.make().commit(committable)
@@ -197,7 +197,7 @@ class SinkContract:
         """Also its committable stays committed, however often that is asked for."""
         prepared = stage.prepared([1])
         stage.make().commit(prepared.committable)
-        stage.make().recover(Stale(stage.prefix, 9, LAST_BATCH))
+        stage.make().recover(Stale(stage.prefix, 9, 9))
         stage.make().commit(prepared.committable)
         _expect(stage.visible(), [1])
 
@@ -205,7 +205,7 @@ class SinkContract:
         """What can be committed passes; of what cannot, `confirm` or `commit` says so."""
         prepared = stage.prepared([1])
         stage.make().confirm([prepared.committable])
-        stage.make().recover(Stale(stage.prefix, 1, LAST_BATCH))
+        stage.make().recover(Stale(stage.prefix, 1, 9))
         with pytest.raises(TwoPhaseError):
             _confirm_and_commit(stage.make(), prepared)
         _expect(stage.visible(), [])

@@ -67,7 +67,7 @@ def test_files_are_for_their_owner_only(log, folder, tmp_path):
 
 
 def test_done_batches_are_trimmed(log, folder):
-    """The last two stay; what is not done is never lost with them."""
+    """The last two stay."""
     for batch in range(10):
         log.decide(decision(batch))
         log.record_done(batch)
@@ -78,25 +78,17 @@ def test_done_batches_are_trimmed(log, folder):
         "done-000000000008",
         "done-000000000009",
     ]
-    assert log.look().undone == ()
+    assert log.look().undone is None
 
 
-def test_a_decision_that_cannot_be_deleted_stays_done(log, folder):
-    """Otherwise the next driver would commit it again, long after."""
-    for batch in range(4):
-        log.decide(decision(batch))
-        log.record_done(batch)
-    delete = folder.delete
-
-    def failing(name):
-        if name.startswith("batch-"):
-            raise OSError("not now")
-        delete(name)
-
-    folder.delete = failing
-    log.trim(3)
-    assert log.look().undone == ()
-    assert {each.batch for each in log.look().decisions} == {0, 1, 2, 3}
+def test_only_the_latest_decision_can_be_undone(log):
+    """An older one was made too late, by a driver that had been replaced."""
+    log.decide(decision(5))
+    log.decide(decision(6))
+    assert log.look().undone == decision(6)
+    assert (log.is_latest(5), log.is_latest(6)) == (False, True)
+    log.record_done(6)
+    assert log.look().undone is None
 
 
 @pytest.mark.parametrize("name", ["batch-000000000007-0000", "done-000000000007"])

@@ -1,0 +1,163 @@
+"""Seeded histories of task scope; and for each defence one without it, which must be found."""
+
+import re
+from collections import Counter
+from contextlib import contextmanager
+
+import pytest
+from simulation.task_world import World
+
+from twophase.commit.attempts import Stale
+from twophase.errors import RecoveryError
+from twophase.log.decisions import DecisionLog
+from twophase.log.verdict import Run, judge
+from twophase.task_scope import TaskScope
+
+SEEDS = range(800)
+
+
+def violations(seeds, parts=None):
+    """What the histories of these seeds have found, and what happened in them."""
+    counts = Counter()
+    for seed in seeds:
+        world = World(seed, parts).play()
+        counts += world.counts
+        if world.violations:
+            yield f"seed {seed}: {world.violations[0]}"
+    yield counts
+
+
+def test_every_row_is_there_once():
+    """Whoever is killed, frozen, overtaken or without an answer; and nothing stays open."""
+    *found, counts = violations(SEEDS)
+    assert not found, found[:3]
+    happened = {"Fenced", "StoreUnavailable", "ValueError", "killed", "run ended"}
+    assert happened | {"zombie prepared"} <= set(counts), "the histories have become tame"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3_600)
+def test_every_row_is_there_once_for_long():
+    """The same, fifty thousand times."""
+    *found, _ = violations(range(50_000))
+    assert not found, found[:3]
+
+
+def test_a_seed_replays_exactly():
+    """Whatever a seed shows, it shows again."""
+    for seed in range(20):
+        assert World(seed).play().trace == World(seed).play().trace
+
+
+class WithoutVoid(TaskScope):
+    """Takes a batch over without making the older driver's slot void."""
+
+    def _start(self, batch):
+        self._epoch = self._log.take_epoch({})
+        look = self._log.look()
+        verdict = judge(batch, look, "")
+        if isinstance(verdict, RecoveryError):
+            raise verdict
+        if look.undone is not None:
+            self._commit(look.undone)
+        self._sink.recover(Stale(self._prefix, self._epoch - 1, batch.number))
+        return verdict.slot if isinstance(verdict, Run) else verdict
+
+
+class RecoveringBeforeVoid(TaskScope):
+    """Ends what an older driver has prepared while that one can still decide."""
+
+    def _start(self, batch):
+        self._sink.recover(Stale(self._prefix, 10**7, 10**9))
+        return super()._start(batch)
+
+
+class SweepingAll(TaskScope):
+    """Ends after a batch whatever is open, also a newer driver's."""
+
+    def _clean_up(self, number):
+        self._sink.recover(Stale(self._prefix, 10**7, 10**9))
+        self._log.trim(number)
+
+
+class CommittingFirst(TaskScope):
+    """Commits before the decision is written."""
+
+    def _decided(self, batch, slot, tasks):
+        @contextmanager
+        def early(log):
+            decide = log.decide
+            log.decide = lambda d: [self._commit_one(each) for each in d.prepared] and decide(d)
+            try:
+                yield
+            finally:
+                log.decide = decide
+
+        with early(self._log):
+            return super()._decided(batch, slot, tasks)
+
+
+class NotCommittingAgain(TaskScope):
+    """Takes what was decided for committed."""
+
+    def _start(self, batch):
+        self._commit = lambda decision: self._log.record_done(decision.batch)
+        try:
+            return super()._start(batch)
+        finally:
+            del self._commit
+
+
+class NotSweeping(TaskScope):
+    """Leaves what lost to itself."""
+
+    def _clean_up(self, number):
+        self._log.trim(number)
+
+
+class SweepingLaterBatches(TaskScope):
+    """At its start ends what an older driver, still at work, has prepared for a later batch."""
+
+    def _start(self, batch):
+        found = super()._start(batch)
+        self._sink.recover(Stale(self._prefix, self._epoch - 1, 10**9))
+        return found
+
+
+class BelievingAFreeSlot(DecisionLog):
+    """Decides in a slot that is free because others have gone on and trimmed it."""
+
+    def is_latest(self, _batch):
+        return True
+
+
+class CommittingAllUndone(TaskScope):
+    """Commits also what a driver decided that had been replaced."""
+
+    def _start(self, batch):
+        look = self._log.look()
+        for decision in look.decisions:
+            if decision.commits and decision.batch not in look.done:
+                self._commit(decision)
+        return super()._start(batch)
+
+
+@pytest.mark.parametrize(
+    ("part", "harm"),
+    [
+        ({"scope": WithoutVoid}, "is gone"),
+        ({"scope": RecoveringBeforeVoid}, "is gone"),
+        ({"scope": SweepingAll}, "is gone"),
+        ({"scope": CommittingFirst}, "are there 2 times"),
+        ({"scope": NotCommittingAgain}, "are there 0 times"),
+        ({"scope": NotSweeping}, "left open"),
+        ({"scope": SweepingLaterBatches}, "is gone"),
+        ({"log": BelievingAFreeSlot}, "is gone|are there 2 times"),
+        ({"scope": CommittingAllUndone}, "is gone|are there 2 times"),
+    ],
+    ids=lambda part: next(iter(part.values())).__name__ if isinstance(part, dict) else "",
+)
+def test_without_a_defence(part, harm):
+    """The histories find the harm that the defence prevents."""
+    found = (each for each in violations(SEEDS, part) if isinstance(each, str))
+    assert any(re.search(harm, each) for each in found)
