@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from support.waiting import wait_until
 
 from twophase.embedded import EmbeddedKafka, ports
+from twophase.embedded.postgres import EmbeddedPostgres
 
 # A busy machine is slow, not wrong: no property fails by the clock.
 settings.register_profile("any", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -36,6 +37,17 @@ def kafka39() -> Iterator[EmbeddedKafka]:
     """One node of Kafka 3.9.2 (transaction.version 1 at most), shared by all tests."""
     with EmbeddedKafka(version="3.9.2") as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """The user's own server, or one that the tests start; shared: use unique tables and ids."""
+    given = os.environ.get("TWOPHASE_POSTGRES_URL")
+    if given:
+        yield given
+        return
+    with EmbeddedPostgres() as server:
+        yield server.url
 
 
 @pytest.fixture

@@ -219,7 +219,7 @@ class TaskScope:
 
     def _lost(self, decision: Decision, lost: Prepared, error: CommittableLost) -> None:
         """Stop, or leave a record and go on."""
-        if self._log.is_done(decision.batch):
+        if self._log.is_done(decision.batch) or not self._log.is_latest(decision.batch):
             raise Fenced(
                 f"another driver has committed batch {decision.batch} and gone on; this one stops",
                 prefix=self._prefix,

@@ -1,0 +1,52 @@
+"""Connections to PostgreSQL, and what its errors mean here."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+
+from twophase.errors import AccessDenied, ConfigurationError, StoreUnavailable
+from twophase.options import Secret
+
+_CONNECT_TIMEOUT_S = 10
+
+
+@contextmanager
+def connected(url: Secret) -> Iterator[psycopg.Connection[Any]]:
+    """Open a connection without a transaction of its own, and close it."""
+    with translated():
+        connection = open_connection(url)
+    try:
+        with translated():
+            yield connection
+    finally:
+        connection.close()
+
+
+def open_connection(url: Secret) -> psycopg.Connection[Any]:
+    """Return a connection on which nothing is begun unless it is asked for."""
+    return psycopg.connect(url.reveal(), autocommit=True, connect_timeout=_CONNECT_TIMEOUT_S)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise the errors of the driver as our own: what each asks of its caller."""
+    try:
+        yield
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise AccessDenied(f"PostgreSQL refuses: {_said(error)}") from error
+    except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn) as error:
+        raise ConfigurationError(f"PostgreSQL refuses: {_said(error)}") from error
+    except psycopg.errors.ObjectNotInPrerequisiteState as error:
+        raise ConfigurationError(
+            f"PostgreSQL refuses: {_said(error)}; prepared transactions need "
+            "max_prepared_transactions above 0 in the server's settings, and a restart"
+        ) from error
+    except psycopg.OperationalError as error:
+        raise StoreUnavailable(f"PostgreSQL does not answer: {_said(error)}") from error
+
+
+def _said(error: Exception) -> str:
+    # A connection error may quote the address, never the password; one line is enough for people.
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

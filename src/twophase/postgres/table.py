@@ -1,0 +1,194 @@
+"""`PostgresTable`: rows appended to a table, one prepared transaction for each task."""
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import psycopg
+import pyarrow as pa
+from psycopg import sql
+
+from twophase.commit.attempts import Attempt, Stale
+from twophase.errors import (
+    CommittableLost,
+    ConfigurationError,
+    InvalidState,
+    StoreUnavailable,
+)
+from twophase.log.decision import Committable
+from twophase.options import Secret
+from twophase.postgres.connection import connected, open_connection, translated
+from twophase.postgres.rows import allowed_for, as_csv
+from twophase.two_phase import TwoPhaseCommitSink
+
+# Which transactions are committed: PREPARE leaves no trace of itself once it is over.
+COMMITS: Final = "twophase_commits"
+_NAME_BYTES_MAX: Final = 199
+_KEPT_BATCHES: Final = 2
+_BUSY_WAIT_S: Final = 30.0
+_POLL_S: Final = 0.01
+_BUSY: Final = "is busy"
+
+
+@dataclass
+class _Open:
+    """A transaction in the process that began it."""
+
+    name: str
+    connection: psycopg.Connection[Any]
+
+
+class PostgresTable(TwoPhaseCommitSink[_Open]):
+    """Appends to `table` ("name" or "schema.name") of the database at `url`.
+
+    Columns go by name; those that the DataFrame lacks get their defaults. The server must allow
+    prepared transactions (`max_prepared_transactions`), one for each task of a batch and for each
+    attempt that lost. In its database a table `twophase_commits` is made.
+    """
+
+    def __init__(self, url: str, table: str) -> None:
+        self._url = Secret(url)
+        parts = table.split(".")
+        if not all(parts) or len(parts) > 2:  # noqa: PLR2004
+            raise ConfigurationError(f"table is {table!r}; allowed is a name or schema.name")
+        self._table = sql.Identifier(*parts)
+        self._named = table
+        self._made = False
+
+    def __repr__(self) -> str:
+        return f"<PostgresTable {self._named}>"
+
+    def check(self, schema: pa.Schema) -> None:
+        """Compare with the table's columns: each by name and type."""
+        with connected(self._url) as connection:
+            found = connection.execute(
+                "SELECT a.attname, t.typname FROM pg_attribute a JOIN pg_type t ON t.oid = "
+                "a.atttypid WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT attisdropped",
+                [self._table.as_string(connection)],
+            ).fetchall()
+        columns = dict(found)
+        for name, kind in zip(schema.names, schema.types, strict=True):
+            if name not in columns:
+                raise ConfigurationError(
+                    f"the column {name} is not in the table {self._named}, which has "
+                    f"{', '.join(columns)}; leave it out, or add it to the table"
+                )
+            if columns[name] not in allowed_for(kind):
+                allowed = ", ".join(allowed_for(kind)) or "nothing yet"
+                raise ConfigurationError(
+                    f"the column {name} is of type {kind} and {columns[name]} in the table "
+                    f"{self._named}; such a column can be written to {allowed}"
+                )
+
+    def begin(self, attempt: Attempt) -> _Open:
+        """Open a connection and begin."""
+        if len(attempt.name) > _NAME_BYTES_MAX:
+            raise ConfigurationError(
+                f"the name {attempt.name} has {len(attempt.name)} letters and PostgreSQL takes "
+                f"{_NAME_BYTES_MAX}; give a shorter sink_id or run_id"
+            )
+        with translated():
+            connection = open_connection(self._url)
+            self._make_commits(connection)
+            connection.execute("BEGIN")
+        return _Open(attempt.name, connection)
+
+    def write(self, transaction: _Open, rows: pa.RecordBatch) -> None:
+        """COPY the rows."""
+        names = sql.SQL(", ").join(map(sql.Identifier, rows.schema.names))
+        copy = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(self._table, names)
+        with translated(), transaction.connection.cursor().copy(copy) as sending:
+            sending.write(as_csv(rows))
+
+    def prepare(self, transaction: _Open) -> Committable:
+        """Prepare, with the note that will say that it is committed."""
+        name, connection = transaction.name, transaction.connection
+        insert = sql.SQL("INSERT INTO {} (name) VALUES ({})")
+        with translated():
+            connection.execute(insert.format(sql.Identifier(COMMITS), sql.Literal(name)))
+            connection.execute(sql.SQL("PREPARE TRANSACTION {}").format(sql.Literal(name)))
+        connection.close()
+        return {"name": name}
+
+    def commit(self, committable: Committable) -> None:
+        """COMMIT PREPARED; where there is none of this name, its note says whether there was."""
+        name = committable["name"]
+        with connected(self._url) as connection:
+            if self._ended(connection, "COMMIT", name):
+                return
+            noted = connection.execute(
+                sql.SQL("SELECT 1 FROM {} WHERE name = {}").format(
+                    sql.Identifier(COMMITS), sql.Literal(name)
+                )
+            ).fetchone()
+        if noted is None:
+            raise CommittableLost(
+                f"PostgreSQL has no prepared transaction {name} and no note of it"
+            )
+
+    def abort(self, transaction: _Open) -> None:
+        """Close the connection, which rolls back what is not prepared."""
+        transaction.connection.close()
+
+    def confirm(self, committables: Sequence[Committable]) -> None:
+        """Look for each among the prepared ones."""
+        wanted = {each["name"] for each in committables}
+        if not wanted:
+            return
+        with connected(self._url) as connection:
+            query = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
+            gone = wanted - {gid for (gid,) in connection.execute(query)}
+        if gone:
+            raise InvalidState(f"PostgreSQL has dropped what was prepared: {sorted(gone)[:3]}")
+
+    def recover(self, stale: Stale) -> None:
+        """Roll back what lost, and forget the notes of batches long done."""
+        old = Stale(stale.prefix, stale.epoch, stale.batch - _KEPT_BATCHES)
+        with connected(self._url) as connection:
+            self._make_commits(connection)
+            query = (
+                "SELECT gid FROM pg_prepared_xacts WHERE database = current_database() "
+                "AND starts_with(gid, %s)"
+            )
+            for (gid,) in connection.execute(query, [stale.prefix]).fetchall():
+                if gid in stale:
+                    self._ended(connection, "ROLLBACK", gid)
+            notes = connection.execute(
+                sql.SQL("SELECT name FROM {} WHERE starts_with(name, %s)").format(
+                    sql.Identifier(COMMITS)
+                ),
+                [stale.prefix],
+            ).fetchall()
+            connection.execute(
+                sql.SQL("DELETE FROM {} WHERE name = ANY(%s)").format(sql.Identifier(COMMITS)),
+                [[name for (name,) in notes if name in old]],
+            )
+
+    @staticmethod
+    def _ended(connection: psycopg.Connection[Any], how: str, name: str) -> bool:
+        """End a prepared transaction; False where there is none; wait while another ends it."""
+        deadline_s = time.monotonic() + _BUSY_WAIT_S
+        while True:
+            try:
+                connection.execute(sql.SQL(f"{how} PREPARED {{}}").format(sql.Literal(name)))
+            except psycopg.errors.UndefinedObject:
+                return False
+            except psycopg.errors.ObjectNotInPrerequisiteState as error:
+                if _BUSY not in str(error):
+                    raise
+                if time.monotonic() > deadline_s:
+                    raise StoreUnavailable(f"{name} is busy for {_BUSY_WAIT_S:.0f} s") from error
+            else:
+                return True
+            time.sleep(_POLL_S)
+
+    def _make_commits(self, connection: psycopg.Connection[Any]) -> None:
+        if self._made:
+            return
+        made = "CREATE TABLE IF NOT EXISTS {} (name text PRIMARY KEY)"
+        # Two at once: the other has made it.
+        with suppress(psycopg.errors.UniqueViolation, psycopg.errors.DuplicateTable):
+            connection.execute(sql.SQL(made).format(sql.Identifier(COMMITS)))
+        self._made = True
