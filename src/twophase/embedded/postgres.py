@@ -57,9 +57,13 @@ os.execv(command[0], command)
 
 
 class EmbeddedPostgres:
-    """One server with an empty database; `with` starts and stops it, `kill` is kill -9."""
+    """One server with an empty database; `with` starts and stops it, `kill` is kill -9.
 
-    def __init__(self) -> None:
+    `settings` are the server's own, beside those of this module.
+    """
+
+    def __init__(self, **settings: str) -> None:
+        self._settings = _SETTINGS | settings
         self._folder = Path(tempfile.mkdtemp(prefix="twophase-postgres-"))
         self._account = _account()
         self._port = free_ports(1)[0]
@@ -85,7 +89,9 @@ class EmbeddedPostgres:
 
     def start(self) -> None:
         """Start the server, also after it was killed, and wait until it takes queries."""
-        options = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
+        options = [
+            part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")
+        ]
         command = [str(self._bin / "postgres"), "-D", str(self._data), "-p", str(self._port)]
         self._launched = launch(self._as_user([*command, *options]), self._console, self._folder)
         deadline = time.monotonic() + _START_TIMEOUT_S

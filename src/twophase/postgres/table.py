@@ -124,9 +124,7 @@ class PostgresTable(TwoPhaseCommitSink[_Open]):
                 )
             ).fetchone()
         if noted is None:
-            raise CommittableLost(
-                f"PostgreSQL has no prepared transaction {name} and no note of it"
-            )
+            raise CommittableLost(f"PostgreSQL has neither {name} prepared nor a note of it")
 
     def abort(self, transaction: _Open) -> None:
         """Close the connection, which rolls back what is not prepared."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from twophase.attempt import run_attempt
 from twophase.commit.attempts import Attempt, prefix_of
@@ -67,6 +66,7 @@ class TaskSink:
         self._hooks = tuple(hooks)
         self._made = SinkObject(checkpoint, checked_owner(owner), uuid4().hex, wall_ms())
         self._scope: tuple[str, TaskScope] | None = None
+        self._checked: Any = None
         self._one_call = threading.Lock()
 
     def __repr__(self) -> str:
@@ -109,7 +109,11 @@ class TaskSink:
                 "task scope keeps its decision log by the driver's JVM, which a Spark Connect "
                 "client does not have; run the query in classic mode"
             )
-        self._sink.check(to_arrow_schema(frame.schema))
+        if self._checked != frame.schema:
+            # The columns as Spark hands them to the tasks; a frame without rows runs no plan.
+            empty = frame.sparkSession.createDataFrame([], frame.schema)
+            self._sink.check(empty.toArrow().schema)
+            self._checked = frame.schema
 
     def _scope_in(self, frame: "DataFrame", root: str, name: SinkName) -> TaskScope:
         log = DecisionLog(HadoopFolder(frame.sparkSession, root))
