@@ -5,12 +5,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from twophase.errors import CommittableLost
+    from twophase.spark.fan_out import fan_out
     from twophase.spark.kafka_sink import KafkaSink
     from twophase.spark.session import configure_spark
     from twophase.spark.task_sink import TaskSink
     from twophase.two_phase import TwoPhaseCommitSink
 
-__all__ = ["CommittableLost", "KafkaSink", "TaskSink", "TwoPhaseCommitSink", "configure_spark"]
+__all__ = [
+    "CommittableLost",
+    "KafkaSink",
+    "TaskSink",
+    "TwoPhaseCommitSink",
+    "configure_spark",
+    "fan_out",
+]
 
 _HOMES = {
     "CommittableLost": "twophase.errors",
@@ -18,6 +26,7 @@ _HOMES = {
     "TaskSink": "twophase.spark.task_sink",
     "TwoPhaseCommitSink": "twophase.two_phase",
     "configure_spark": "twophase.spark.session",
+    "fan_out": "twophase.spark.fan_out",
 }
 
 

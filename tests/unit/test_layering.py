@@ -42,6 +42,7 @@ def test_the_public_names():
         "TaskSink",
         "TwoPhaseCommitSink",
         "configure_spark",
+        "fan_out",
     ]
     assert all(callable(getattr(twophase, name)) for name in twophase.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):

@@ -115,6 +115,11 @@ class KafkaSink:
     def __repr__(self) -> str:
         return f"<KafkaSink {self._name.sink_id} to {self._topic or 'the topic column'}>"
 
+    @property
+    def sink_id(self) -> str:
+        """The sink's name, for ever."""
+        return self._name.sink_id
+
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
         """Write one micro-batch; Spark calls this."""
         chosen = sink_columns(frame, self._topic)

@@ -72,6 +72,11 @@ class TaskSink:
     def __repr__(self) -> str:
         return f"<TaskSink {self._name.sink_id} to {type(self._sink).__name__}>"
 
+    @property
+    def sink_id(self) -> str:
+        """The sink's name, for ever."""
+        return self._name.sink_id
+
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
         """Write one micro-batch; Spark calls this."""
         self._check(frame)
