@@ -36,7 +36,7 @@ class ParquetFolder(TwoPhaseCommitSink):
         final = self.folder / committable["staging"].removeprefix(".")
         try:
             staging.rename(final)
-        except OSError:
+        except FileNotFoundError:
             if not final.exists():
                 raise CommittableLost(f"neither {staging} nor {final} is there") from None
 

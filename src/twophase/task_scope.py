@@ -106,6 +106,7 @@ class TaskScope:
         self._epoch = 0
         self._run_id: str | None = None
         self._reached: int | None = None
+        self._failed: tuple[str, int] | None = None
         self._warnings: list[str] = []
 
     def write(self, run_id: str, batch: Batch, tasks: Tasks) -> Ended:
@@ -118,13 +119,20 @@ class TaskScope:
                 "of its rows; call the sink once for a batch, with all rows",
                 prefix=self._prefix,
             )
+        if self._failed not in {None, (run_id, number)} and self._failed[0] == run_id:
+            raise WrongBatch(
+                f"batch {self._failed[1]} failed in this run and its error did not end the query; "
+                f"batch {number} would leave its rows out; let the sink's errors reach Spark",
+                prefix=self._prefix,
+            )
+        self._failed = (run_id, number)
         slot = 0
         if not (self._run_id == run_id and self._reached == number - 1 and batch.first_try):
             self._reached = None
             verdict = self._start(batch)
             if isinstance(verdict, Skip):
                 tasks.execute()
-                self._run_id, self._reached = run_id, number
+                self._run_id, self._reached, self._failed = run_id, number, None
                 return Ended(Outcome.SKIPPED, 0, 0.0, 0.0, tuple(self._warnings))
             slot = verdict
         self._reached = None
@@ -133,8 +141,9 @@ class TaskScope:
         decided_s = self._clock.now_s()
         self._commit(decision)
         committed_s = self._clock.now_s()
-        self._run_id, self._reached = run_id, number
-        self._clean_up(number)
+        self._run_id, self._reached, self._failed = run_id, number, None
+        self._end_lost(number)
+        self._log.trim(number)
         return Ended(
             Outcome.COMMITTED,
             decision.rows,
@@ -145,7 +154,8 @@ class TaskScope:
 
     def _start(self, batch: Batch) -> Skip | int:
         """Take the sink over; return the slot to decide in, or that the batch is there already."""
-        self._epoch = self._log.take_epoch({"owner": batch.owner, "at_ms": self._clock.wall_ms()})
+        now_ms = self._clock.wall_ms()
+        self._epoch = self._log.take_epoch({"owner": batch.owner, "at_ms": now_ms}, now_ms // 1000)
         for _ in range(_ROUNDS_MAX):
             look = self._log.look()
             verdict = judge(batch, look, self._log.root)
@@ -176,11 +186,15 @@ class TaskScope:
             prepared = tasks.run(self._prefix, self._epoch)
             _check_tasks(prepared)
             self._sink.confirm([each.committable for each in prepared])
+        except Exception:
+            # Nothing of it is decided, nor will be: a store should not have to hold it.
+            self._end_lost(batch.number)
+            raise
         finally:
             alarm()
         spent_s = self._clock.now_s() - began_s
         if limit_s is not None and spent_s >= limit_s:
-            self._clean_up(batch.number)
+            self._end_lost(batch.number)
             raise TransactionExpired(
                 f"the tasks of batch {batch.number} took {spent_s:.0f} s and the store keeps a "
                 f"transaction for {limit_s:.0f} s; nothing is committed; make batches smaller or "
@@ -190,7 +204,8 @@ class TaskScope:
         decision = self._decision(batch, slot, tuple(sorted(prepared, key=lambda p: p.task)))
         # A slot may also be free again because others have long gone on and trimmed the log.
         if not self._log.decide(decision) or not self._log.is_latest(batch.number):
-            raise self._replaced(batch.number, f"slot {slot} is taken")
+            self._end_lost(batch.number)
+            raise self._replaced(batch.number, f"slot {slot} is taken, or a later batch is there")
         return decision
 
     def _commit(self, decision: Decision) -> None:
@@ -204,7 +219,7 @@ class TaskScope:
                 self._lost(decision, each, error)
             elif error is not None:
                 raise error
-        self._log.record_done(decision.batch)
+        self._log.record_done(decision)
 
     def _commit_one(self, prepared: Prepared) -> None:
         pause_s = _FIRST_PAUSE_S
@@ -219,7 +234,7 @@ class TaskScope:
 
     def _lost(self, decision: Decision, lost: Prepared, error: CommittableLost) -> None:
         """Stop, or leave a record and go on."""
-        if self._log.is_done(decision.batch) or not self._log.is_latest(decision.batch):
+        if self._log.is_done(decision) or not self._log.is_latest(decision.batch):
             raise Fenced(
                 f"another driver has committed batch {decision.batch} and gone on; this one stops",
                 prefix=self._prefix,
@@ -245,17 +260,15 @@ class TaskScope:
 
     def _replaced(self, number: int, how: str) -> Fenced:
         return Fenced(
-            f"another driver has taken over batch {number} ({how} in {self._root}); this one "
-            "stops, and nothing of it is committed",
+            f"another driver has taken over batch {number} ({how} in {self._root}); this one stops",
             prefix=self._prefix,
             epoch=self._epoch,
         )
 
-    def _clean_up(self, number: int) -> None:
-        """End what lost, and trim the log; what fails is done again at the next start."""
+    def _end_lost(self, number: int) -> None:
+        """End what lost up to this batch; what fails is done again later."""
         try:
             self._sink.recover(Stale(self._prefix, self._epoch, number))
-            self._log.trim(number)
         except Exception as error:  # noqa: BLE001 - the batch is decided, whatever this says
             self._warnings.append(f"what lost could not be ended: {error}")
             _log.warning("%s: what lost could not be ended: %s", self._prefix, error)

@@ -14,7 +14,7 @@ committable by committable; everything else is ended by `recover`.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import pyarrow as pa
 
@@ -44,7 +44,7 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
     makes no second try, and the query stops.
     """
 
-    time_limit_s: ClassVar[float | None] = None
+    time_limit_s: float | None = None
 
     @abstractmethod
     def begin(self, attempt: Attempt) -> T:
@@ -71,7 +71,11 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
 
     @abstractmethod
     def abort(self, transaction: T) -> None:
-        """Drop what was written. Executor; after an error in `write` or `prepare`, once."""
+        """Drop what was written. Executor; once, after an error in `write` or `prepare`.
+
+        Also where `prepare` returned what is no committable; what stays prepared then is ended by
+        `recover`.
+        """
 
     @abstractmethod
     def recover(self, stale: Stale) -> None:

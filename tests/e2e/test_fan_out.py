@@ -37,9 +37,11 @@ class Failing:
 @pytest.mark.parametrize(
     ("failing", "after"),
     [
-        (0, True),
-        (1, False),
-        *(pytest.param(*each, marks=pytest.mark.long) for each in [(0, 0), (1, 1), (2, 0), (2, 1)]),
+        (1, True),
+        *(
+            pytest.param(*each, marks=pytest.mark.long)
+            for each in ((0, 0), (0, 1), (1, 0), (2, 0), (2, 1))
+        ),
     ],
 )
 def test_each_sink_once(spark, kafka, make_topic, postgres_url, tmp_path, failing, after):

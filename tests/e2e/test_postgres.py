@@ -74,6 +74,7 @@ def test_columns_that_do_not_fit(spark, postgres_url, tmp_path):
     assert not (tmp_path / "log").exists()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_killed_between_two_commits(spark, postgres_url, tmp_path):
     """The driver dies after the first commit of a batch; the next one commits the rest, once."""

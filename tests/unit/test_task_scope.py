@@ -39,6 +39,9 @@ class Moving(Clock):
     def now_s(self):
         return self.at_s
 
+    def wall_ms(self):
+        return 0
+
     def sleep(self, seconds):
         self.at_s += seconds
 
@@ -129,7 +132,7 @@ def test_the_way_of_a_batch(scope_of, sink, folder):
     assert sink.calls[:2] == [("recover", 0, 0), ("confirm", 2)]
     assert sorted(sink.calls[2:4]) == [("commit", 0), ("commit", 1)]
     assert sink.calls[4:] == [("recover", 1, 0)]
-    assert "done-000000000000" in folder.names()
+    assert "done-000000000000-0001" in folder.names()
     # Within a run there is nothing to take over.
     scope.write("run", batch(1), Tasks())
     assert [call for call in sink.calls[5:] if call[0] != "commit"] == [
@@ -154,11 +157,11 @@ def test_what_was_decided_is_committed_by_the_next(scope_of, sink, folder):
     sink.failing = {1: [CommitRejected("no")]}
     with pytest.raises(CommitRejected, match="no"):
         scope_of().write("run", batch(0), Tasks())
-    assert "done-000000000000" not in folder.names()
+    assert "done-000000000000-0001" not in folder.names()
     sink.calls.clear()
     assert scope_of().write("b", batch(0, first_try=False), Tasks()).outcome is Outcome.SKIPPED
     assert sorted(sink.calls[:2]) == [("commit", 0), ("commit", 1)]
-    assert "done-000000000000" in folder.names()
+    assert "done-000000000000-0001" in folder.names()
 
 
 def test_a_commit_is_tried_again_a_bounded_number_of_times(scope_of, sink, clock):
@@ -169,7 +172,7 @@ def test_a_commit_is_tried_again_a_bounded_number_of_times(scope_of, sink, clock
     assert clock.at_s == pytest.approx(1000 + 0.1 + 0.2 + 0.4)
     sink.failing = {0: [StoreUnavailable("later")] * 100}
     with pytest.raises(StoreUnavailable):
-        scope_of().write("run", batch(1), Tasks())
+        scope_of().write("other", batch(1), Tasks())
     assert len(sink.failing[0]) == 94
 
 
@@ -181,7 +184,7 @@ def test_rows_that_are_lost_stop_the_query(scope_of, sink):
             scope_of().write(f"run-{number}", batch(0, first_try=not number), Tasks())
         text = str(found.value)
         assert all(
-            word in text for word in ("10 rows of task 1 of batch 0", "expired", "/00000001/")
+            word in text for word in ("10 rows of task 1 of batch 0", "expired", "/0000000001/")
         )
         assert found.value.ids["committable"] == {"task": 1}
     assert sink.calls.count(("commit", 0)) == 2
@@ -205,7 +208,7 @@ def test_a_driver_that_was_replaced_records_no_loss(scope_of, sink, folder):
     class Replaced(CommittableLost):
         def __init__(self):
             super().__init__("gone")
-            log.record_done(0)
+            log.record_done(log.look().undone)
 
     sink.failing = {1: []}
     sink.commit = lambda _: (_ for _ in ()).throw(Replaced())
@@ -308,6 +311,41 @@ def test_a_batch_that_failed_may_be_tried_again(scope_of, folder):
     scope.write("run", batch(0), Tasks())
     decided = [each for each in DecisionLog(folder).look().decisions if each.commits]
     assert [(each.batch, each.slot, each.epoch) for each in decided] == [(0, 2, 2)]
+
+
+def test_a_batch_that_failed_is_not_left_out(scope_of):
+    """A user's function that swallows the error would lose the batch's rows without a word."""
+    scope = scope_of()
+
+    def fail():
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        scope.write("run", batch(0), Tasks(meanwhile=fail))
+    with pytest.raises(WrongBatch, match="batch 0 failed in this run and its error did not end"):
+        scope.write("run", batch(1), Tasks())
+    assert scope.write("another", batch(0, first_try=False), Tasks()).rows == 20
+
+
+def test_what_is_prepared_when_a_task_fails_is_ended(scope_of, sink):
+    """At once, not at the next start: a batch job may have none."""
+
+    def fail():
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        scope_of().write("run", batch(0), Tasks(meanwhile=fail))
+    assert sink.calls[-1] == ("recover", 1, 0)
+
+
+def test_a_batch_without_time_trims_nothing(scope_of, sink, clock, folder):
+    """The last decision to commit stays, however far the batch number has jumped."""
+    scope = scope_of()
+    scope.write("run", batch(0), Tasks())
+    sink.time_limit_s = 60
+    with pytest.raises(TransactionExpired):
+        scope_of().write("next", batch(50), Tasks(clock, takes_s=61))
+    assert "batch-000000000000-0001" in folder.names()
 
 
 def test_two_winners_of_one_task_are_a_bug(scope_of, sink):

@@ -6,7 +6,7 @@ from typing import Final
 
 from twophase.commit.naming import SinkName
 
-_NAME: Final = re.compile(r"(\d{8})/(\d{12})/(\d+)/(\d+)")
+_NAME: Final = re.compile(r"(\d{10})/(\d{12})/(\d+)/(\d+)")
 
 
 def prefix_of(name: SinkName) -> str:
@@ -21,7 +21,8 @@ def prefix_of(name: SinkName) -> str:
 class Attempt:
     """One attempt of one task, unlike any other that ever was or will be.
 
-    `epoch` is the driver's: every start of a sink has a higher one. `attempt` is Spark's number of
+    `epoch` is the driver's: every start of a sink has a higher one, also where its log was deleted
+    in between, since it is no lower than the seconds of the clock. `attempt` is Spark's number of
     it, unique within the application; the number of tries would not be, since a stage that is
     submitted again starts to count anew.
     """
@@ -35,7 +36,7 @@ class Attempt:
     @property
     def name(self) -> str:
         """The attempt's name, of letters, digits and _ . : + - /."""
-        return f"{self.prefix}{self.epoch:08d}/{self.batch:012d}/{self.task}/{self.attempt}"
+        return f"{self.prefix}{self.epoch:010d}/{self.batch:012d}/{self.task}/{self.attempt}"
 
 
 @dataclass(frozen=True, slots=True)

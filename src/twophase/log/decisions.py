@@ -1,8 +1,8 @@
 """The decision log of one sink: epochs, decisions, what is done, what is lost.
 
-    epoch-00000003              the third driver of this sink has started
+    epoch-1763300000            a driver of this sink has started
     batch-000000000007-0000     the decision about slot 0 of batch 7
-    done-000000000007           every committable of batch 7 is committed
+    done-000000000007-0000      every committable of that decision is committed
     lost-000000000007-00012     task 12 of batch 7 was decided and is lost, by the user's choice
 
 Files are created once and never changed. A decision counts from the moment its file is there.
@@ -20,9 +20,9 @@ from twophase.log.seal import seal, unseal
 
 _log = logging.getLogger("twophase")
 
-_EPOCH: Final = re.compile(r"epoch-(\d{8})")
-_BATCH: Final = re.compile(r"batch-(\d{12})-(\d{4})")
-_DONE: Final = re.compile(r"done-(\d{12})")
+_EPOCH: Final = re.compile(r"epoch-(\d{10})")
+_BATCH: Final = re.compile(r"batch-(\d{12})-(\d{4,})")
+_DONE: Final = re.compile(r"done-(\d{12})-(\d{4,})")
 _TRIES_MAX: Final = 100
 # Of what is done, the last batches stay for people to look at.
 _KEPT: Final = 2
@@ -33,17 +33,21 @@ class Look:
     """What the log held at one moment."""
 
     decisions: tuple[Decision, ...]
-    done: frozenset[int]
+    done: frozenset[tuple[int, int]]
 
     @property
     def undone(self) -> Decision | None:
-        """The latest decision, if it is to commit and perhaps not all of that is done.
+        """The decision to commit of the latest batch, if perhaps not all of it is done.
 
         An older one without the note that it is done was made by a driver that had been replaced,
-        in a slot that was trimmed: the next batch is decided only once the last one is done.
+        in a slot that was trimmed: nobody comes to a batch, not even to make a slot of it void,
+        before the last one is done.
         """
-        latest = max((each for each in self.decisions if each.commits), key=_place, default=None)
-        return latest if latest is not None and latest.batch not in self.done else None
+        latest = max((each.batch for each in self.decisions), default=-1)
+        for each in self.of(latest):
+            if each.commits and place_of(each) not in self.done:
+                return each
+        return None
 
     def of(self, batch: int) -> tuple[Decision, ...]:
         """Return the decisions about one batch by slot."""
@@ -61,17 +65,20 @@ class DecisionLog:
         """Where it lies, for people."""
         return self._folder.root
 
-    def take_epoch(self, about: dict[str, Any]) -> int:
-        """Return a number above that of every driver before; nobody else gets it."""
+    def take_epoch(self, about: dict[str, Any], now_s: int) -> int:
+        """Return a number above that of every driver before; nobody else gets it.
+
+        No lower than `now_s`, so that the names of attempts do not come again with a new log.
+        """
         for _ in range(_TRIES_MAX):
-            epoch = max(self._epochs(), default=0) + 1
-            if not self._folder.create(f"epoch-{epoch:08d}", seal(about)):
+            epoch = max([now_s, *(each + 1 for each in self._epochs()), 1])
+            if not self._folder.create(f"epoch-{epoch:010d}", seal(about)):
                 continue
             # Whoever looked long ago may have made a file anew that was taken and trimmed since.
             taken = self._epochs()
             if max(taken) == epoch:
                 for old in taken[:-1]:
-                    self._forget(f"epoch-{old:08d}")
+                    self._forget(f"epoch-{old:010d}")
                 return epoch
         raise StoreUnavailable(
             f"{_TRIES_MAX} times another driver has started in {self.root} at the same moment"
@@ -91,22 +98,23 @@ class DecisionLog:
         raise StoreUnavailable(f"{_TRIES_MAX} times {self.root} has changed while it was read")
 
     def decide(self, decision: Decision) -> bool:
-        """Make a decision for ever; False where one about the slot is there already."""
-        name = _batch_name(decision.batch, decision.slot)
-        return self._folder.create(name, seal(decision.to_content()))
+        """Make a decision for ever; False where another about the slot is there already."""
+        name, data = _batch_name(decision), seal(decision.to_content())
+        # A file system that asks again after a lost answer finds what it has made itself.
+        return self._folder.create(name, data) or self._folder.read(name) == data
 
     def is_latest(self, batch: int) -> bool:
         """Whether nobody has come to a later batch."""
         found = map(_BATCH.fullmatch, self._folder.names())
         return all(int(match[1]) <= batch for match in found if match)
 
-    def is_done(self, batch: int) -> bool:
-        """Whether somebody has committed all of the batch."""
-        return _done_name(batch) in self._folder.names()
+    def is_done(self, decision: Decision) -> bool:
+        """Whether somebody has committed all of it."""
+        return _done_name(decision) in self._folder.names()
 
-    def record_done(self, batch: int) -> None:
-        """Say that every committable of the batch is committed, or recorded as lost."""
-        self._folder.create(_done_name(batch), seal({"batch": batch}))
+    def record_done(self, decision: Decision) -> None:
+        """Say that every committable of the decision is committed, or recorded as lost."""
+        self._folder.create(_done_name(decision), seal({"batch": decision.batch}))
 
     def record_lost(self, decision: Decision, lost: Prepared, why: str) -> str:
         """Leave for ever what is missing in the store; return the file's name."""
@@ -139,11 +147,12 @@ class DecisionLog:
         data = self._folder.read(name)
         return None if data is None else Decision.from_content(unseal(data, place), place)
 
-    def _done(self, name: str) -> int:
+    def _done(self, name: str) -> tuple[int, int]:
         data = self._folder.read(name)
         if data is not None:
             unseal(data, f"{self.root}/{name}")
-        return int(name.removeprefix("done-"))
+        _, batch, slot = name.split("-")
+        return int(batch), int(slot)
 
     def _forget(self, name: str) -> None:
         try:
@@ -152,13 +161,14 @@ class DecisionLog:
             _log.warning("%s/%s could not be deleted: %s", self.root, name, error)
 
 
-def _place(decision: Decision) -> tuple[int, int]:
+def place_of(decision: Decision) -> tuple[int, int]:
+    """Return the batch and the slot that it is about."""
     return decision.batch, decision.slot
 
 
-def _batch_name(batch: int, slot: int) -> str:
-    return f"batch-{batch:012d}-{slot:04d}"
+def _batch_name(decision: Decision) -> str:
+    return f"batch-{decision.batch:012d}-{decision.slot:04d}"
 
 
-def _done_name(batch: int) -> str:
-    return f"done-{batch:012d}"
+def _done_name(decision: Decision) -> str:
+    return f"done-{decision.batch:012d}-{decision.slot:04d}"

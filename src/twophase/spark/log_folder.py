@@ -11,9 +11,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
 from twophase.errors import SetupError
 
-_THERE = frozenset(
-    {"org.apache.hadoop.fs.FileAlreadyExistsException", "java.nio.file.FileAlreadyExistsException"}
-)
+_THERE = "org.apache.hadoop.fs.FileAlreadyExistsException"
 _NOT_THERE = "java.io.FileNotFoundException"
 # Since Spark 4.1, and before.
 _PACKAGES = ("streaming.checkpointing", "streaming")
@@ -42,23 +40,25 @@ class HadoopFolder:
         try:
             found = self._files.list(self._path(self._root))
         except Py4JJavaError as error:
-            if _class_of(error) != _NOT_THERE:
+            if not _is(error, _NOT_THERE):
                 raise
             return []
         return [each.getPath().getName() for each in found]
 
     def read(self, name: str) -> bytes | None:
         """Return a file's bytes; None where it is gone."""
+        stream = None
         try:
             stream = self._files.open(self._place(name))
+            return bytes(self._streams.toByteArray(stream))
         except Py4JJavaError as error:
-            if _class_of(error) != _NOT_THERE:
+            # Some stores say so at the first read only.
+            if not _is(error, _NOT_THERE):
                 raise
             return None
-        try:
-            return bytes(self._streams.toByteArray(stream))
         finally:
-            stream.close()
+            if stream is not None:
+                stream.close()
 
     def create(self, name: str, data: bytes) -> bool:
         """Make a file, whole or not at all; False if it is there."""
@@ -73,7 +73,7 @@ class HadoopFolder:
         except Py4JJavaError as error:
             if stream is not None:
                 stream.cancel()
-            if _class_of(error) in _THERE:
+            if _is(error, _THERE):
                 return False
             raise
         return True
@@ -100,5 +100,11 @@ def _manager(session: Any, root: Any, settings: Any) -> Any:
     )
 
 
-def _class_of(error: Py4JJavaError) -> str:
-    return str(error.java_exception.getClass().getName())
+def _is(error: Py4JJavaError, name: str) -> bool:
+    """Whether a Java error is of this class, or of one that extends it."""
+    found = error.java_exception.getClass()
+    while found is not None:
+        if found.getName() == name:
+            return True
+        found = found.getSuperclass()
+    return False

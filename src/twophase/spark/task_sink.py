@@ -1,7 +1,6 @@
 """`TaskSink`: a `TwoPhaseCommitSink` as a function for foreachBatch, or for a batch job."""
 
 import json
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from twophase.spark.jobs import asked
 from twophase.spark.log_folder import HadoopFolder
 from twophase.spark.stream import SinkObject, stream_batch, wall_ms
 from twophase.spark.workers import task_context
-from twophase.spark.written import Written, check_not_written, note_written
+from twophase.spark.written import Written, check_not_written, note_written, one_call
 from twophase.task_scope import Ended, OnLost, TaskScope
 from twophase.two_phase import TwoPhaseCommitSink
 
@@ -67,7 +66,6 @@ class TaskSink:
         self._made = SinkObject(checkpoint, checked_owner(owner), uuid4().hex, wall_ms())
         self._scope: tuple[str, TaskScope] | None = None
         self._checked: Any = None
-        self._one_call = threading.Lock()
 
     def __repr__(self) -> str:
         return f"<TaskSink {self._name.sink_id} to {type(self._sink).__name__}>"
@@ -83,7 +81,7 @@ class TaskSink:
         call = stream_batch(frame, batch_id, self._made)
         place = (call.root, self._name.transactional_id)
         now = Written(call.run_id, batch_id, self._made.object_id)
-        with self._one_call:
+        with one_call(place):
             check_not_written(place, now)
             root = f"{self._decisions or call.root + '/twophase'}/{self._name.sink_id}"
             if self._scope is None or self._scope[0] != root:

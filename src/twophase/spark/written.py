@@ -4,6 +4,7 @@ Two sink objects under one id have a machine each. Called for one batch, the sec
 first one's marker, take the batch for written, and lose its rows without a word.
 """
 
+import threading
 from dataclasses import dataclass
 
 from twophase.errors import WrongBatch
@@ -19,6 +20,12 @@ class Written:
 
 
 _LAST: dict[tuple[str, str], Written] = {}
+_LOCKS: dict[tuple[str, str], threading.Lock] = {}
+
+
+def one_call(place: tuple[str, str]) -> threading.Lock:
+    """Return the lock of all objects in this process that write to one place."""
+    return _LOCKS.setdefault(place, threading.Lock())
 
 
 def check_not_written(place: tuple[str, str], now: Written) -> None:

@@ -180,6 +180,20 @@ class SinkContract:
         stage.make().commit(new.committable)
         _expect(stage.visible(), [2])
 
+    def test_nothing_else_is_ended(self, stage: Stage) -> None:
+        """Not a later batch, not a newer driver, not another sink whose name begins alike."""
+        other = Stage(stage.make, stage.visible, stage.log, stage.rows, f"{stage.prefix[:-2]}x//")
+        kept = [
+            stage.prepared([1], epoch=1, batch=6),
+            stage.prepared([2], epoch=3, batch=5),
+            other.prepared([3], epoch=1, batch=5),
+        ]
+        stage.make().recover(Stale(stage.prefix, 2, 5))
+        for each in kept:
+            stage.make().confirm([each.committable])
+            stage.make().commit(each.committable)
+        _expect(sorted(stage.visible()), [1, 2, 3])
+
     def test_a_zombie_cannot_prepare_for_good(self, stage: Stage) -> None:
         """What goes on after it was ended is found by the next recovery, at the latest."""
         sink = stage.make()
@@ -227,6 +241,7 @@ class SinkContract:
                 again.write(0, first_try=False)
                 again.write(1, first_try=True)
             else:
+                _expect(_new(before, stage.visible()), _expected(1), "a driver left alone")
                 return
             _expect(_new(before, stage.visible()), _expected(2), f"killed at step {at}")
         pytest.fail(f"a batch has more than {_STEPS_MAX} steps")
@@ -243,6 +258,7 @@ class SinkContract:
             process.stopped.wait(_WAIT_S)
             if not process.froze:
                 frozen.join(_WAIT_S)
+                _expect(_new(before, stage.visible()), _expected(1), "a driver left alone")
                 return
             other = fresh.driver()
             other.write(0, first_try=False)

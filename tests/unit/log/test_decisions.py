@@ -53,9 +53,20 @@ def test_a_slot_is_decided_once(log):
 def test_epochs_only_grow(log):
     """Nobody gets the number of another, also at the same moment."""
     with ThreadPoolExecutor(8) as pool:
-        taken = list(pool.map(lambda _: log.take_epoch({}), range(40)))
+        taken = list(pool.map(lambda _: log.take_epoch({}, 5), range(40)))
     assert len(set(taken)) == 40
-    assert log.take_epoch({}) > max(taken)
+    assert log.take_epoch({}, 5) > max(taken)
+
+
+def test_epochs_do_not_come_again_with_a_new_log(tmp_path):
+    """Otherwise a committed name would come again, and its new rows would be taken for written."""
+    assert DecisionLog(LocalFolder(tmp_path / "a")).take_epoch({}, 1_700_000_000) == 1_700_000_000
+    log = DecisionLog(LocalFolder(tmp_path / "b"))
+    assert [log.take_epoch({}, now_s) for now_s in (1_700_000_050, 1_700_000_050, 7)] == [
+        1_700_000_050,
+        1_700_000_051,
+        1_700_000_052,
+    ]
 
 
 def test_files_are_for_their_owner_only(log, folder, tmp_path):
@@ -70,13 +81,13 @@ def test_done_batches_are_trimmed(log, folder):
     """The last two stay."""
     for batch in range(10):
         log.decide(decision(batch))
-        log.record_done(batch)
+        log.record_done(decision(batch))
         log.trim(batch)
     assert sorted(folder.names()) == [
         "batch-000000000008-0000",
         "batch-000000000009-0000",
-        "done-000000000008",
-        "done-000000000009",
+        "done-000000000008-0000",
+        "done-000000000009-0000",
     ]
     assert log.look().undone is None
 
@@ -87,11 +98,61 @@ def test_only_the_latest_decision_can_be_undone(log):
     log.decide(decision(6))
     assert log.look().undone == decision(6)
     assert (log.is_latest(5), log.is_latest(6)) == (False, True)
-    log.record_done(6)
+    log.record_done(decision(6))
     assert log.look().undone is None
 
 
-@pytest.mark.parametrize("name", ["batch-000000000007-0000", "done-000000000007"])
+def test_a_later_batch_that_is_void_makes_older_decisions_done(log):
+    """Nobody comes to a batch before the last one is done."""
+    log.decide(decision(5))
+    log.decide(decision(9, prepared=None))
+    assert log.look().undone is None
+
+
+def test_a_decision_made_anew_is_not_done(log, folder):
+    """Where a person has deleted the files of a decision, but not the note that it was done."""
+    log.decide(decision())
+    log.record_done(decision())
+    folder.delete("batch-000000000007-0000")
+    log.decide(decision(prepared=None))
+    log.decide(decision(slot=1))
+    assert log.look().undone == decision(slot=1)
+
+
+def test_a_decision_whose_own_answer_was_lost(log):
+    """A file system that asks again by itself finds its own file: that is no rival's."""
+    assert log.decide(decision())
+    assert log.decide(decision())
+    assert not log.decide(decision(owner="another"))
+
+
+def test_slots_do_not_end(log):
+    """A query that crashed ten thousand times still starts."""
+    log.decide(decision(slot=9_999, prepared=None))
+    log.decide(decision(slot=10_000, prepared=None))
+    batch = Batch("query", 7, "h7", first_try=False)
+    assert judge(batch, log.look(), log.root) == Run(10_001)
+
+
+def test_a_look_is_of_one_moment(log, folder):
+    """What another driver trims meanwhile is not left out: an old decision would look latest."""
+    log.decide(decision(5))
+    log.decide(decision(6))
+    log.record_done(decision(6))
+    read, vanished = folder.read, []
+
+    def trimmed_once(name):
+        if name == "batch-000000000006-0000" and not vanished:
+            vanished.append(name)
+            return None
+        return read(name)
+
+    folder.read = trimmed_once
+    assert [each.batch for each in log.look().decisions] == [5, 6]
+    assert vanished
+
+
+@pytest.mark.parametrize("name", ["batch-000000000007-0000", "done-000000000007-0000"])
 def test_a_damaged_file_stops_the_look(log, folder, name):
     """It is not taken for one that is not there."""
     folder.create(name, seal({"batch": 7})[:-3])
