@@ -47,13 +47,13 @@ def checked(sink: TwoPhaseCommitSink[Any], committable: object) -> Committable:
     name = type(sink).__name__
     try:
         text = json.dumps(committable, allow_nan=False)
-        same = json.loads(text) == committable and isinstance(committable, dict)
+        same = json.loads(text) == committable
     except (TypeError, ValueError) as error:
         raise ConfigurationError(
             f"{name}.prepare returned a committable that is no JSON ({error}); allowed are dicts "
             "of text, whole numbers, booleans, None, and lists and dicts of these"
         ) from error
-    if not same or not isinstance(committable, dict):
+    if not isinstance(committable, dict) or not same:
         raise ConfigurationError(
             f"{name}.prepare returned {str(committable)[:80]!r}, which JSON gives back as another "
             "value; allowed are dicts with text keys, and lists instead of tuples"

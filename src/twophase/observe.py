@@ -22,9 +22,10 @@ _log = logging.getLogger("twophase")
 
 FAILED, WRITTEN = "failed", "written"
 UNROUTED, TASK = "unrouted", "task"
+_NOTHING = Ended(Outcome.SKIPPED, 0, 0.0, 0.0, ())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRecord:
     """One call of a sink for one batch.
 
@@ -43,16 +44,16 @@ class BatchRecord:
     outcome: str
     path: str
     rows: int
-    bytes: int
-    failed_rows: int
-    attempts: int
-    recovery: str
-    encode_s: float
-    send_s: float
-    commit_s: float
-    open_s: float
+    bytes: int = 0
+    failed_rows: int = 0
+    attempts: int = 1
+    recovery: str = Recovery.NONE
+    encode_s: float = 0.0
+    send_s: float = 0.0
+    commit_s: float = 0.0
+    open_s: float = 0.0
     total_s: float
-    warnings: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
     error: str | None
 
 
@@ -80,7 +81,6 @@ def record_of(
         path=path,
         rows=watch.summary.rows if wrote else 0,
         bytes=watch.summary.bytes if wrote else 0,
-        failed_rows=0,
         attempts=finished.attempts if finished is not None else 0,
         recovery=watch.recovery(finished),
         encode_s=watch.encode_s,
@@ -89,7 +89,7 @@ def record_of(
         open_s=watch.open_s,
         total_s=watch.total_s,
         warnings=finished.warnings if finished is not None else (),
-        error=None if error is None else str(error) or type(error).__name__,
+        error=_text_of(error),
     )
 
 
@@ -102,6 +102,7 @@ def task_record(
     error: BaseException | None,
 ) -> BatchRecord:
     """Return the record of a call in task scope: writing and preparing are one, and no bytes."""
+    found = ended or _NOTHING
     return BatchRecord(
         sink_id=name.sink_id,
         owner=batch.owner,
@@ -110,18 +111,13 @@ def task_record(
         guarantee=Guarantee.EXACTLY_ONCE,
         outcome=FAILED if ended is None else ended.outcome.value,
         path=TASK,
-        rows=ended.rows if ended is not None else 0,
-        bytes=0,
-        failed_rows=0,
-        attempts=1,
-        recovery=Recovery.NONE,
-        encode_s=0.0,
-        send_s=ended.run_s if ended is not None else 0.0,
-        commit_s=ended.commit_s if ended is not None else 0.0,
-        open_s=ended.run_s + ended.commit_s if ended is not None else 0.0,
+        rows=found.rows,
+        send_s=found.run_s,
+        commit_s=found.commit_s,
+        open_s=found.run_s + found.commit_s,
         total_s=total_s,
-        warnings=ended.warnings if ended is not None else (),
-        error=None if error is None else str(error) or type(error).__name__,
+        warnings=found.warnings,
+        error=_text_of(error),
     )
 
 
@@ -162,16 +158,14 @@ def plain_record(
         rows=written.rows if written is not None else 0,
         bytes=written.bytes if written is not None else 0,
         failed_rows=written.failed_rows if written is not None else 0,
-        attempts=1,
-        recovery=Recovery.NONE,
-        encode_s=0.0,
         send_s=total_s,
-        commit_s=0.0,
-        open_s=0.0,
         total_s=total_s,
-        warnings=(),
-        error=None if error is None else str(error) or type(error).__name__,
+        error=_text_of(error),
     )
+
+
+def _text_of(error: BaseException | None) -> str | None:
+    return None if error is None else str(error) or type(error).__name__
 
 
 def notify(hooks: Iterable[Hook], record: BatchRecord) -> None:

@@ -104,44 +104,45 @@ class TaskScope:
         self._clock = clock or Clock()
         self._pool = pool
         self._epoch = 0
-        self._run_id: str | None = None
-        self._reached: int | None = None
-        self._failed: tuple[str, int] | None = None
+        # By run and number: the last batch that is done, and one under way, or whose call failed.
+        self._done: tuple[str, int] | None = None
+        self._begun: tuple[str, int] | None = None
         self._warnings: list[str] = []
 
     def write(self, run_id: str, batch: Batch, tasks: Tasks) -> Ended:
         """Bring one batch into the store exactly once, or raise why a person has to look."""
         self._warnings = []
         number = batch.number
-        if self._run_id == run_id and self._reached is not None and number <= self._reached:
+        this = (run_id, number)
+        if self._done is not None and self._done[0] == run_id and number <= self._done[1]:
             raise WrongBatch(
                 f"batch {number} was written in this run already: its one decision stands for all "
                 "of its rows; call the sink once for a batch, with all rows",
                 prefix=self._prefix,
             )
-        if self._failed not in {None, (run_id, number)} and self._failed[0] == run_id:
+        failed = self._begun
+        if failed is not None and failed[0] == run_id and failed != this:
             raise WrongBatch(
-                f"batch {self._failed[1]} failed in this run and its error did not end the query; "
+                f"batch {failed[1]} failed in this run and its error did not end the query; "
                 f"batch {number} would leave its rows out; let the sink's errors reach Spark",
                 prefix=self._prefix,
             )
-        self._failed = (run_id, number)
+        goes_on = failed is None and self._done == (run_id, number - 1) and batch.first_try
+        self._begun = this
         slot = 0
-        if not (self._run_id == run_id and self._reached == number - 1 and batch.first_try):
-            self._reached = None
+        if not goes_on:
             verdict = self._start(batch)
             if isinstance(verdict, Skip):
                 tasks.execute()
-                self._run_id, self._reached, self._failed = run_id, number, None
+                self._done, self._begun = this, None
                 return Ended(Outcome.SKIPPED, 0, 0.0, 0.0, tuple(self._warnings))
             slot = verdict
-        self._reached = None
         began_s = self._clock.now_s()
         decision = self._decided(batch, slot, tasks)
         decided_s = self._clock.now_s()
         self._commit(decision)
         committed_s = self._clock.now_s()
-        self._run_id, self._reached, self._failed = run_id, number, None
+        self._done, self._begun = this, None
         self._end_lost(number)
         self._log.trim(number)
         return Ended(

@@ -2,15 +2,9 @@
 
 import pytest
 from parquet_folder import ParquetFolder
-from pyarrow import dataset
+from support.folders import ids_in
 
 from twophase.testing import SinkContract, Stage
-
-
-def ids_in(folder):
-    """What a reader of the folder sees."""
-    files = [str(path) for path in folder.glob("[!.]*/*.parquet")]
-    return dataset.dataset(files).to_table()["id"].to_pylist() if files else []
 
 
 class TestParquetFolder(SinkContract):

@@ -6,7 +6,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 from parquet_folder import ParquetFolder
-from pyarrow import dataset
+from support.folders import ids_in
 from support.readers import read
 from support.streams import Files, run
 
@@ -70,8 +70,7 @@ def test_each_sink_once(spark, kafka, make_topic, postgres_url, tmp_path, failin
     with psycopg.connect(postgres_url) as connection:
         found = connection.execute(f"SELECT id FROM {table} ORDER BY id").fetchall()
     assert [each for (each,) in found] == expected
-    paths = [str(path) for path in folder.glob("[!.]*/*.parquet")]
-    assert sorted(dataset.dataset(paths).to_table()["id"].to_pylist()) == expected
+    assert ids_in(folder) == expected
     to_kafka.close()
 
 

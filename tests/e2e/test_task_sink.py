@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 from parquet_folder import ParquetFolder
-from pyarrow import dataset
+from support.folders import ids_in
 from support.streams import Files, forget_last_commit, run
 
 from twophase import TaskSink, TwoPhaseCommitSink
@@ -18,12 +18,6 @@ from twophase.errors import ConfigurationError, LogCorrupt
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "parquet_folder.py"
 QUERY = Path(__file__).parent / "task_query.py"
-
-
-def ids_in(folder):
-    """What a reader of the folder sees, sorted."""
-    files = [str(path) for path in folder.glob("[!.]*/*.parquet")]
-    return sorted(dataset.dataset(files).to_table()["id"].to_pylist()) if files else []
 
 
 def staged(folder):

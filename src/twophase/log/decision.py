@@ -46,10 +46,7 @@ class Decision:
 
     def to_content(self) -> dict[str, Any]:
         """Return the decision as JSON values."""
-        content = asdict(self)
-        if self.prepared is not None:
-            content["prepared"] = [asdict(each) for each in self.prepared]
-        return content
+        return asdict(self)
 
     @classmethod
     def from_content(cls, content: dict[str, Any], place: str) -> "Decision":

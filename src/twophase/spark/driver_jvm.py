@@ -12,7 +12,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
 from twophase.errors import ConfigurationError
 
-_NOT_THERE = "java.io.FileNotFoundException"
+NOT_THERE = "java.io.FileNotFoundException"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,8 @@ class _Names:
 
 
 @lru_cache(maxsize=1)
-def _names(jvm: Any) -> _Names:
+def java_names(jvm: Any) -> _Names:
+    """Return what is looked up once in a JVM."""
     management = jvm.java.lang.management.ManagementFactory
     return _Names(
         path=jvm.org.apache.hadoop.fs.Path,
@@ -38,7 +39,7 @@ def _names(jvm: Any) -> _Names:
 
 def started_ms(session: Any) -> int:
     """Return when the driver's JVM was started, by its own clock."""
-    return _names(session._jvm).started_ms  # noqa: SLF001
+    return java_names(session._jvm).started_ms  # noqa: SLF001
 
 
 def calling_query(session: Any) -> tuple[str, Any]:
@@ -47,7 +48,17 @@ def calling_query(session: Any) -> tuple[str, Any]:
     if not query_id:
         return "", None
     queries = session._jsparkSession.sharedState().activeStreamingQueries()  # noqa: SLF001
-    return query_id, queries.get(_names(session._jvm).uuid.fromString(query_id))  # noqa: SLF001
+    return query_id, queries.get(java_names(session._jvm).uuid.fromString(query_id))  # noqa: SLF001
+
+
+def is_java(error: Py4JJavaError, name: str) -> bool:
+    """Whether a Java error is of this class, or of one that extends it."""
+    found = error.java_exception.getClass()
+    while found is not None:
+        if found.getName() == name:
+            return True
+        found = found.getSuperclass()
+    return False
 
 
 class Folder:
@@ -55,7 +66,7 @@ class Folder:
 
     def __init__(self, session: Any, root: str) -> None:
         self.root = root
-        self._names = _names(session._jvm)  # noqa: SLF001
+        self._names = java_names(session._jvm)  # noqa: SLF001
         settings = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
         self._files = self._names.path(root).getFileSystem(settings)
 
@@ -66,7 +77,7 @@ class Folder:
             written_ms = int(self._files.getFileStatus(place).getModificationTime())
             stream = self._files.open(place)
         except Py4JJavaError as error:
-            if error.java_exception.getClass().getName() != _NOT_THERE:
+            if not is_java(error, NOT_THERE):
                 raise
             raise ConfigurationError(
                 f"{self.root}/{name} is not there; checkpoint must be the query's own "

@@ -8,6 +8,7 @@ from twophase.kafka.identity import Identity
 from twophase.kafka.topic_ids import TopicIds
 from twophase.kafka.wire import Wire
 from twophase.spark.driver_path import DriverPath
+from twophase.spark.jobs import execute
 from twophase.spark.path import Path
 from twophase.spark.routed_path import RoutedPath
 
@@ -48,7 +49,7 @@ class SparkEngine:
 
     def execute(self) -> None:
         """Execute the plan and write nothing: state stores advance only by that."""
-        self._frame.write.format("noop").mode("overwrite").save()
+        execute(self._frame)
 
     def prepare(self, attempt: int) -> Summary:
         """Compute the blocks and check them; a batch that is not small is routed after all."""

@@ -2,11 +2,14 @@
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twophase import errors
-from twophase.errors import StoreUnavailable, TwoPhaseError
+from twophase.errors import ConfigurationError, StoreUnavailable, TwoPhaseError
 from twophase.sink import BlocksGone
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _OURS = re.compile(r"\b(TWOPHASE_[A-Z_]+): (.+)")
 # Spark has lost what was materialised, or has noticed by itself that a task which it ran again gave
@@ -15,6 +18,19 @@ _LOST_BLOCKS = re.compile(
     r"Checkpoint block \S+ not found|CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
     r"|indeterminate output was failed and retried"
 )
+
+
+def execute(frame: "DataFrame") -> None:
+    """Execute the plan and write nothing: state stores advance only by that."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def check_is_job(frame: "DataFrame") -> None:
+    """Refuse a stream where a batch job is meant."""
+    if frame.isStreaming:
+        raise ConfigurationError(
+            "the DataFrame is a stream; write it by writeStream.foreachBatch(sink)"
+        )
 
 
 def asked(act: Callable[[], Any], *, sending: bool = False) -> Any:

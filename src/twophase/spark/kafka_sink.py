@@ -23,6 +23,7 @@ from twophase.sink import write_batch
 from twophase.spark.columns import sink_columns
 from twophase.spark.connect import checked_owner
 from twophase.spark.engine import JobEngine, SparkEngine
+from twophase.spark.jobs import check_is_job
 from twophase.spark.light import job_may_guess, stream_may_guess
 from twophase.spark.path import Path, Size, choose, likely_light
 from twophase.spark.stream import SinkObject, StreamBatch, stream_batch, wall_ms
@@ -163,10 +164,7 @@ class KafkaSink:
         Whoever runs the same run again writes nothing, for as long as Kafka keeps marker and
         transactional id (both 7 days by default). Runs of different ids may go side by side.
         """
-        if frame.isStreaming:
-            raise ConfigurationError(
-                "the DataFrame is a stream; write it by writeStream.foreachBatch(sink)"
-            )
+        check_is_job(frame)
         chosen = sink_columns(frame, self._topic)
         name = SinkName(self._name.sink_id, run_id)
         if not self._transactional:

@@ -10,9 +10,9 @@ from typing import Any
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
 from twophase.errors import SetupError
+from twophase.spark.driver_jvm import NOT_THERE, is_java, java_names
 
 _THERE = "org.apache.hadoop.fs.FileAlreadyExistsException"
-_NOT_THERE = "java.io.FileNotFoundException"
 # Since Spark 4.1, and before.
 _PACKAGES = ("streaming.checkpointing", "streaming")
 
@@ -21,11 +21,10 @@ class HadoopFolder:
     """Files that only their owner may read, where the file system has modes."""
 
     def __init__(self, session: Any, root: str) -> None:
-        jvm = session._jvm  # noqa: SLF001
         settings = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
         settings.set("fs.permissions.umask-mode", "077")
-        self._path = jvm.org.apache.hadoop.fs.Path
-        self._streams = jvm.org.apache.commons.io.IOUtils
+        names = java_names(session._jvm)  # noqa: SLF001
+        self._path, self._streams = names.path, names.streams
         self._root = root
         self._made = False
         self._files = _manager(session, self._path(root), settings)
@@ -40,7 +39,7 @@ class HadoopFolder:
         try:
             found = self._files.list(self._path(self._root))
         except Py4JJavaError as error:
-            if not _is(error, _NOT_THERE):
+            if not is_java(error, NOT_THERE):
                 raise
             return []
         return [each.getPath().getName() for each in found]
@@ -53,7 +52,7 @@ class HadoopFolder:
             return bytes(self._streams.toByteArray(stream))
         except Py4JJavaError as error:
             # Some stores say so at the first read only.
-            if not _is(error, _NOT_THERE):
+            if not is_java(error, NOT_THERE):
                 raise
             return None
         finally:
@@ -73,7 +72,7 @@ class HadoopFolder:
         except Py4JJavaError as error:
             if stream is not None:
                 stream.cancel()
-            if _is(error, _THERE):
+            if is_java(error, _THERE):
                 return False
             raise
         return True
@@ -98,13 +97,3 @@ def _manager(session: Any, root: Any, settings: Any) -> Any:
     raise SetupError(
         "this Spark has no CheckpointFileManager where Spark 4.0 to 4.2 have it; use one of these"
     )
-
-
-def _is(error: Py4JJavaError, name: str) -> bool:
-    """Whether a Java error is of this class, or of one that extends it."""
-    found = error.java_exception.getClass()
-    while found is not None:
-        if found.getName() == name:
-            return True
-        found = found.getSuperclass()
-    return False

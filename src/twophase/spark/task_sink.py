@@ -19,7 +19,7 @@ from twophase.log.decision import Prepared
 from twophase.log.decisions import DecisionLog
 from twophase.observe import BatchRecord, Hook, notify, task_record
 from twophase.spark.connect import checked_owner, over_connect
-from twophase.spark.jobs import asked
+from twophase.spark.jobs import asked, check_is_job, execute
 from twophase.spark.log_folder import HadoopFolder
 from twophase.spark.stream import SinkObject, stream_batch, wall_ms
 from twophase.spark.workers import task_context
@@ -91,10 +91,7 @@ class TaskSink:
 
     def write(self, frame: "DataFrame", *, run_id: str) -> BatchRecord:
         """Write a batch job's DataFrame, once for each `run_id`, as long as its log is there."""
-        if frame.isStreaming:
-            raise ConfigurationError(
-                "the DataFrame is a stream; write it by writeStream.foreachBatch(sink)"
-            )
+        check_is_job(frame)
         if self._decisions is None:
             raise ConfigurationError(
                 "a batch job has no checkpoint for the decision log; give the sink decisions=..., "
@@ -158,7 +155,7 @@ class _SparkTasks:
         """Execute the plan and write nothing: state stores advance only by that."""
         # A batch job has no state: a run that is skipped computes nothing.
         if self.batch.owner != RUN_OWNER:
-            self.frame.write.format("noop").mode("overwrite").save()
+            execute(self.frame)
 
 
 @dataclass(frozen=True)
