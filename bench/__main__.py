@@ -9,7 +9,7 @@ import json
 import sys
 from pathlib import Path
 
-from bench import encode, recovery, send, spark
+from bench import encode, postgres, recovery, send, spark
 from bench.broker import broker
 from bench.growth import growth
 from bench.page import write_page
@@ -21,6 +21,7 @@ GROUPS = {
     "send": send.measure,
     "spark": spark.measure,
     "recovery": recovery.measure,
+    "postgres": postgres.measure,
 }
 
 

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
+from twophase.embedded.fetch import fetch_jars
 from twophase.spark.kafka_sink import KafkaSink
 from twophase.spark.session import configure_spark
 
@@ -22,6 +23,7 @@ TUNED = {
 }
 CODEC = "kafka.compression.type"
 NOOP = "no sink"
+JDBC_JAR = "postgres-jdbc-42.7.7"
 
 
 @contextmanager
@@ -37,7 +39,8 @@ def session() -> Iterator[SparkSession]:
     }
     for key, value in conf.items():
         builder = builder.config(key, value)
-    spark = configure_spark(builder).getOrCreate()
+    # A driver of another group's peer: one JVM serves all groups, and its jars are fixed.
+    spark = configure_spark(builder, extra_jars=fetch_jars(JDBC_JAR)).getOrCreate()
     try:
         yield spark
     finally:

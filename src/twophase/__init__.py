@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from twophase.errors import CommittableLost
     from twophase.spark.fan_out import fan_out
     from twophase.spark.kafka_sink import KafkaSink
+    from twophase.spark.postgres_sink import PostgresSink
     from twophase.spark.session import configure_spark
     from twophase.spark.task_sink import TaskSink
     from twophase.two_phase import TwoPhaseCommitSink
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CommittableLost",
     "KafkaSink",
+    "PostgresSink",
     "TaskSink",
     "TwoPhaseCommitSink",
     "configure_spark",
@@ -23,6 +25,7 @@ __all__ = [
 _HOMES = {
     "CommittableLost": "twophase.errors",
     "KafkaSink": "twophase.spark.kafka_sink",
+    "PostgresSink": "twophase.spark.postgres_sink",
     "TaskSink": "twophase.spark.task_sink",
     "TwoPhaseCommitSink": "twophase.two_phase",
     "configure_spark": "twophase.spark.session",

@@ -14,14 +14,14 @@ from typing import Protocol
 from twophase.commit.effects import Finished, Outcome
 from twophase.commit.naming import SinkName
 from twophase.commit.recovery import Batch
+from twophase.commit.turns import Ended
 from twophase.guarantee import Guarantee
-from twophase.task_scope import Ended
 from twophase.watch import Recovery, Watch
 
 _log = logging.getLogger("twophase")
 
 FAILED, WRITTEN = "failed", "written"
-UNROUTED, TASK = "unrouted", "task"
+UNROUTED, TASK, STAGED = "unrouted", "task", "staged"
 _NOTHING = Ended(Outcome.SKIPPED, 0, 0.0, 0.0, ())
 
 
@@ -31,7 +31,8 @@ class BatchRecord:
 
     `outcome` is committed, committed-before (by this call, found out later), skipped (written by
     an earlier run), written (without a transaction) or failed; then `error` holds its text. `path`
-    is driver, routed, unrouted or task, and empty where nothing was computed. Times are in seconds;
+    is driver, routed, unrouted, task or staged, and empty where nothing was computed. Times are
+    in seconds;
     `open_s` is how long a transaction was open, which is how long readers were held up. `rows` and
     `bytes` are what this call wrote; only the guarantee `none` can have `failed_rows`.
     """
@@ -93,15 +94,16 @@ def record_of(
     )
 
 
-def task_record(
+def scope_record(
     name: SinkName,
     batch: Batch,
     *,
+    path: str,
     ended: Ended | None,
     total_s: float,
     error: BaseException | None,
 ) -> BatchRecord:
-    """Return the record of a call in task scope: writing and preparing are one, and no bytes."""
+    """Return the record of a call that knows two times: of running the tasks, and of committing."""
     found = ended or _NOTHING
     return BatchRecord(
         sink_id=name.sink_id,
@@ -110,11 +112,11 @@ def task_record(
         run_id=name.run_id,
         guarantee=Guarantee.EXACTLY_ONCE,
         outcome=FAILED if ended is None else ended.outcome.value,
-        path=TASK,
+        path=path,
         rows=found.rows,
         send_s=found.run_s,
         commit_s=found.commit_s,
-        open_s=found.run_s + found.commit_s,
+        open_s=found.commit_s + (found.run_s if path == TASK else 0.0),
         total_s=total_s,
         warnings=found.warnings,
         error=_text_of(error),

@@ -18,7 +18,6 @@ What it must survive, and by what:
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
 from enum import StrEnum
 from threading import Timer
 from typing import Any, Final, Protocol
@@ -27,6 +26,7 @@ from twophase.clock import Clock
 from twophase.commit.attempts import Stale
 from twophase.commit.effects import Outcome
 from twophase.commit.recovery import Batch
+from twophase.commit.turns import Ended, Turns
 from twophase.errors import (
     CommittableLost,
     Fenced,
@@ -34,7 +34,6 @@ from twophase.errors import (
     RecoveryError,
     StoreUnavailable,
     TransactionExpired,
-    WrongBatch,
 )
 from twophase.log.decision import Decision, Prepared
 from twophase.log.decisions import DecisionLog
@@ -61,17 +60,6 @@ class OnLost(StrEnum):
     def parse(cls, value: object) -> "OnLost":
         """Read the user's choice."""
         return one_of(cls, "on_lost", value)
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """What became of one call: rows that it wrote, and how long running and committing took."""
-
-    outcome: Outcome
-    rows: int
-    run_s: float
-    commit_s: float
-    warnings: tuple[str, ...]
 
 
 class Tasks(Protocol):
@@ -104,37 +92,20 @@ class TaskScope:
         self._clock = clock or Clock()
         self._pool = pool
         self._epoch = 0
-        # By run and number: the last batch that is done, and one under way, or whose call failed.
-        self._done: tuple[str, int] | None = None
-        self._begun: tuple[str, int] | None = None
+        self._turns = Turns(prefix)
         self._warnings: list[str] = []
 
     def write(self, run_id: str, batch: Batch, tasks: Tasks) -> Ended:
         """Bring one batch into the store exactly once, or raise why a person has to look."""
         self._warnings = []
         number = batch.number
-        this = (run_id, number)
-        if self._done is not None and self._done[0] == run_id and number <= self._done[1]:
-            raise WrongBatch(
-                f"batch {number} was written in this run already: its one decision stands for all "
-                "of its rows; call the sink once for a batch, with all rows",
-                prefix=self._prefix,
-            )
-        failed = self._begun
-        if failed is not None and failed[0] == run_id and failed != this:
-            raise WrongBatch(
-                f"batch {failed[1]} failed in this run and its error did not end the query; "
-                f"batch {number} would leave its rows out; let the sink's errors reach Spark",
-                prefix=self._prefix,
-            )
-        goes_on = failed is None and self._done == (run_id, number - 1) and batch.first_try
-        self._begun = this
+        goes_on = self._turns.begin(run_id, batch)
         slot = 0
         if not goes_on:
             verdict = self._start(batch)
             if isinstance(verdict, Skip):
                 tasks.execute()
-                self._done, self._begun = this, None
+                self._turns.end()
                 return Ended(Outcome.SKIPPED, 0, 0.0, 0.0, tuple(self._warnings))
             slot = verdict
         began_s = self._clock.now_s()
@@ -142,7 +113,7 @@ class TaskScope:
         decided_s = self._clock.now_s()
         self._commit(decision)
         committed_s = self._clock.now_s()
-        self._done, self._begun = this, None
+        self._turns.end()
         self._end_lost(number)
         self._log.trim(number)
         return Ended(

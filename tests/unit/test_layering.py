@@ -39,6 +39,7 @@ def test_the_public_names():
     assert twophase.__all__ == [
         "CommittableLost",
         "KafkaSink",
+        "PostgresSink",
         "TaskSink",
         "TwoPhaseCommitSink",
         "configure_spark",

@@ -5,8 +5,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
-from twophase.errors import AccessDenied, ConfigurationError, StoreUnavailable
+from twophase.errors import AccessDenied, ConfigurationError, RowRejected, StoreUnavailable
 from twophase.options import Secret
 
 _CONNECT_TIMEOUT_S = 10
@@ -24,6 +25,18 @@ def connected(url: Secret) -> Iterator[psycopg.Connection[Any]]:
         connection.close()
 
 
+def place_of(url: Secret) -> str:
+    """Return which database it is, in words that hold no secret; refuse what is no address."""
+    try:
+        parts = conninfo_to_dict(url.reveal())
+    except psycopg.ProgrammingError:
+        raise ConfigurationError(
+            "url is no address of a database; allowed is postgresql://user@host:5432/name, or "
+            "host=... dbname=... as libpq has it"
+        ) from None
+    return f"{parts.get('host', '')}:{parts.get('port', '')}/{parts.get('dbname', '')}"
+
+
 def open_connection(url: Secret) -> psycopg.Connection[Any]:
     """Return a connection on which nothing is begun unless it is asked for."""
     return psycopg.connect(url.reveal(), autocommit=True, connect_timeout=_CONNECT_TIMEOUT_S)
@@ -36,13 +49,15 @@ def translated() -> Iterator[None]:
         yield
     except psycopg.errors.InsufficientPrivilege as error:
         raise AccessDenied(f"PostgreSQL refuses: {_said(error)}") from error
-    except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn) as error:
-        raise ConfigurationError(f"PostgreSQL refuses: {_said(error)}") from error
     except psycopg.errors.ObjectNotInPrerequisiteState as error:
         raise ConfigurationError(
             f"PostgreSQL refuses: {_said(error)}; prepared transactions need "
             "max_prepared_transactions above 0 in the server's settings, and a restart"
         ) from error
+    except psycopg.ProgrammingError as error:
+        raise ConfigurationError(f"PostgreSQL refuses: {_said(error)}") from error
+    except (psycopg.DataError, psycopg.IntegrityError) as error:
+        raise RowRejected(f"PostgreSQL refuses a row: {_said(error)}") from error
     except psycopg.OperationalError as error:
         raise StoreUnavailable(f"PostgreSQL does not answer: {_said(error)}") from error
 

@@ -1,54 +1,158 @@
-"""Arrow rows as the CSV that COPY reads: all values of a column at once, no Python per row."""
+"""Arrow rows in the binary form that COPY reads, in the table's own types.
 
-import io
-from collections.abc import Callable
+A column at a time, no Python for each row but where PostgreSQL's form of a value is found in no
+library (uuid, arrays of moments). What would lose anything on the way is refused, not rounded.
+"""
+
+import struct
+from collections.abc import Callable, Mapping
 from typing import Any, Final
+from uuid import UUID
 
+import pgpq
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import csv, types
+from pyarrow import types
 
-from twophase.errors import ConfigurationError
+from twophase.errors import ConfigurationError, RowRejected
 
-_OPTIONS: Final = csv.WriteOptions(include_header=False, quoting_style="needed")
+_MOMENT_OID: Final = 1184
+# PostgreSQL counts from the year 2000.
+_EPOCH_US: Final = 946_684_800_000_000
+# The form of Arrow in which each type of PostgreSQL goes on the wire.
+_WIRE: Final[dict[str, pa.DataType]] = {
+    "bool": pa.bool_(),
+    "int2": pa.int16(),
+    "int4": pa.int32(),
+    "int8": pa.int64(),
+    "float4": pa.float32(),
+    "float8": pa.float64(),
+    "text": pa.string(),
+    "varchar": pa.string(),
+    "bpchar": pa.string(),
+    "json": pa.string(),
+    "enum": pa.string(),
+    "bytea": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+    "interval": pa.duration("us"),
+}
+_INT64_DIGITS: Final = 19
+_TEXT: Final = "text varchar bpchar json jsonb uuid enum"
 # What each kind of column may be written to, by PostgreSQL's own names.
 _FITS: Final[tuple[tuple[Callable[[Any], bool], str], ...]] = (
     (types.is_boolean, "bool"),
     (types.is_integer, "int2 int4 int8 numeric float4 float8"),
-    (types.is_floating, "float4 float8 numeric"),
+    (types.is_floating, "float4 float8"),
     (types.is_decimal, "numeric float4 float8"),
-    (types.is_string, "text varchar bpchar json jsonb uuid"),
-    (types.is_large_string, "text varchar bpchar json jsonb uuid"),
-    (types.is_date, "date timestamp timestamptz"),
-    (types.is_timestamp, "timestamp timestamptz"),
+    (types.is_string, _TEXT),
+    (types.is_large_string, _TEXT),
+    (types.is_date, "date timestamp"),
     (types.is_binary, "bytea"),
     (types.is_large_binary, "bytea"),
+    (types.is_duration, "interval"),
 )
+# An array on the wire names the type of what is in it, and these are the names that we can write.
+_IN_ARRAYS: Final = frozenset(_WIRE.keys() | {"numeric"}) - {
+    "varchar",
+    "bpchar",
+    "json",
+    "enum",
+    "interval",
+}
 
 
 def allowed_for(kind: pa.DataType) -> tuple[str, ...]:
     """Return the types of PostgreSQL that a column of this type can be written to."""
+    if types.is_list(kind) or types.is_large_list(kind):
+        return tuple(f"{each}[]" for each in allowed_for(kind.value_type) if each in _IN_ARRAYS)
+    if types.is_timestamp(kind):
+        # Without a zone it is no moment: which one was meant is the query's to say.
+        return ("timestamp",) if kind.tz is None else ("timestamptz", "timestamp")
     for matches, names in _FITS:
         if matches(kind):
             return tuple(names.split())
     return ()
 
 
-def as_csv(rows: pa.RecordBatch) -> bytes:
-    """Return the rows as CSV in which null and empty text differ."""
-    columns = [_written(name, column) for name, column in zip(rows.schema.names, rows, strict=True)]
-    sink = io.BytesIO()
-    csv.write_csv(pa.Table.from_arrays(columns, names=rows.schema.names), sink, _OPTIONS)
-    return sink.getvalue()
+class Encoder:
+    """Rows of one schema for one list of columns; `columns` has the type of each by its name."""
+
+    def __init__(self, schema: pa.Schema, columns: Mapping[str, str]) -> None:
+        self._columns = columns
+        self._encoder = pgpq.ArrowToPostgresBinaryEncoder(
+            self._on_wire(pa.RecordBatch.from_pylist([], schema)).schema
+        )
+
+    def header(self) -> bytes:
+        """Return how a COPY begins."""
+        return bytes(self._encoder.write_header())
+
+    def rows(self, rows: pa.RecordBatch) -> bytes:
+        """Return the rows; refuse a value that its column cannot hold."""
+        return bytes(self._encoder.write_batch(self._on_wire(rows)))
+
+    def trailer(self) -> bytes:
+        """Return how a COPY ends."""
+        return bytes(self._encoder.finish())
+
+    def _on_wire(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        names = rows.schema.names
+        cells = [_cells(n, column, self._columns[n]) for n, column in zip(names, rows, strict=True)]
+        return pa.RecordBatch.from_arrays(cells, names=names)
 
 
-def _written(name: str, column: pa.Array) -> pa.Array:
+def _cells(name: str, column: pa.Array, to: str) -> pa.Array:
+    if to not in allowed_for(column.type):
+        raise ConfigurationError(f"the column {name} is of type {column.type}, not for {to}")
+    try:
+        return _converted(column, to)
+    except (pa.ArrowInvalid, ValueError, struct.error) as error:
+        raise RowRejected(
+            f"the column {name} has a value that {to} cannot hold: {str(error)[:200]}"
+        ) from error
+
+
+def _converted(column: pa.Array, to: str) -> pa.Array:
     kind = column.type
-    if not allowed_for(kind):
-        raise ConfigurationError(f"the column {name} is of type {kind}, which is not written yet")
-    if types.is_binary(kind) or types.is_large_binary(kind):
-        texts = [None if value is None else f"\\x{value.hex()}" for value in column.to_pylist()]
-        return pa.array(texts, pa.string())
-    if types.is_decimal(kind):
-        return pc.cast(column, pa.string())
-    return column
+    if to.endswith("[]"):
+        return _arrays(column, to.removesuffix("[]"))
+    if to == "uuid":
+        return pa.array((v and UUID(v).bytes for v in column.to_pylist()), pa.binary())
+    if to == "jsonb":
+        # The version of its form goes before the text.
+        return pc.binary_join_element_wise(b"\x01", column.cast(pa.binary()), b"")
+    if to == "timestamp" and types.is_timestamp(kind) and kind.tz is not None:
+        return pc.local_timestamp(column)
+    return column.cast(_wire(to, kind))
+
+
+def _arrays(column: pa.ListArray, inside: str) -> pa.Array:
+    kind = column.type.value_type
+    if inside == "timestamptz":
+        return pa.array(map(_moments, column.cast(pa.list_(pa.int64()))), pa.binary())
+    if inside == "timestamp" and kind.tz is not None:
+        values = pc.local_timestamp(column.values)
+        return pa.ListArray.from_arrays(column.offsets, values, mask=column.is_null())
+    return column.cast(pa.list_(_wire(inside, kind)))
+
+
+def _wire(to: str, kind: pa.DataType) -> pa.DataType:
+    if to != "numeric":
+        return _WIRE[to]
+    return kind if types.is_decimal(kind) else pa.decimal128(_INT64_DIGITS, 0)
+
+
+def _moments(cell: Any) -> bytes | None:
+    """Return an array of moments as the wire has it: one dimension from 1, each with its size."""
+    values = cell.as_py()
+    if values is None:
+        return None
+    if not values:
+        return struct.pack(">iii", 0, 0, _MOMENT_OID)
+    head = struct.pack(">iiiii", 1, int(None in values), _MOMENT_OID, len(values), 1)
+    return head + b"".join(
+        struct.pack(">i", -1) if each is None else struct.pack(">iq", 8, each - _EPOCH_US)
+        for each in values
+    )

@@ -19,8 +19,9 @@ from twophase.errors import (
 )
 from twophase.log.decision import Committable
 from twophase.options import Secret
-from twophase.postgres.connection import connected, open_connection, translated
-from twophase.postgres.rows import allowed_for, as_csv
+from twophase.postgres.columns import check_fit, columns_of, table_of
+from twophase.postgres.connection import connected, open_connection, place_of, translated
+from twophase.postgres.copying import Copying
 from twophase.two_phase import TwoPhaseCommitSink
 
 # Which transactions are committed: PREPARE leaves no trace of itself once it is over.
@@ -38,6 +39,7 @@ class _Open:
 
     name: str
     connection: psycopg.Connection[Any]
+    copying: Copying
 
 
 class PostgresTable(TwoPhaseCommitSink[_Open]):
@@ -50,10 +52,8 @@ class PostgresTable(TwoPhaseCommitSink[_Open]):
 
     def __init__(self, url: str, table: str) -> None:
         self._url = Secret(url)
-        parts = table.split(".")
-        if not all(parts) or len(parts) > 2:  # noqa: PLR2004
-            raise ConfigurationError(f"table is {table!r}; allowed is a name or schema.name")
-        self._table = sql.Identifier(*parts)
+        place_of(self._url)
+        self._table = table_of(table)
         self._named = table
         self._made = False
 
@@ -63,24 +63,8 @@ class PostgresTable(TwoPhaseCommitSink[_Open]):
     def check(self, schema: pa.Schema) -> None:
         """Compare with the table's columns: each by name and type."""
         with connected(self._url) as connection:
-            found = connection.execute(
-                "SELECT a.attname, t.typname FROM pg_attribute a JOIN pg_type t ON t.oid = "
-                "a.atttypid WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT attisdropped",
-                [self._table.as_string(connection)],
-            ).fetchall()
-        columns = dict(found)
-        for name, kind in zip(schema.names, schema.types, strict=True):
-            if name not in columns:
-                raise ConfigurationError(
-                    f"the column {name} is not in the table {self._named}, which has "
-                    f"{', '.join(columns)}; leave it out, or add it to the table"
-                )
-            if columns[name] not in allowed_for(kind):
-                allowed = ", ".join(allowed_for(kind)) or "nothing yet"
-                raise ConfigurationError(
-                    f"the column {name} is of type {kind} and {columns[name]} in the table "
-                    f"{self._named}; such a column can be written to {allowed}"
-                )
+            columns = columns_of(connection, self._table)
+        check_fit(self._named, columns, schema)
 
     def begin(self, attempt: Attempt) -> _Open:
         """Open a connection and begin."""
@@ -93,20 +77,19 @@ class PostgresTable(TwoPhaseCommitSink[_Open]):
             connection = open_connection(self._url)
             self._make_commits(connection)
             connection.execute("BEGIN")
-        return _Open(attempt.name, connection)
+        return _Open(attempt.name, connection, Copying(connection, self._table))
 
     def write(self, transaction: _Open, rows: pa.RecordBatch) -> None:
         """COPY the rows."""
-        names = sql.SQL(", ").join(map(sql.Identifier, rows.schema.names))
-        copy = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(self._table, names)
-        with translated(), transaction.connection.cursor().copy(copy) as sending:
-            sending.write(as_csv(rows))
+        with translated():
+            transaction.copying.write(rows)
 
     def prepare(self, transaction: _Open) -> Committable:
         """Prepare, with the note that will say that it is committed."""
         name, connection = transaction.name, transaction.connection
         insert = sql.SQL("INSERT INTO {} (name) VALUES ({})")
         with translated():
+            transaction.copying.finish()
             connection.execute(insert.format(sql.Identifier(COMMITS), sql.Literal(name)))
             connection.execute(sql.SQL("PREPARE TRANSACTION {}").format(sql.Literal(name)))
         connection.close()
@@ -128,6 +111,7 @@ class PostgresTable(TwoPhaseCommitSink[_Open]):
 
     def abort(self, transaction: _Open) -> None:
         """Close the connection, which rolls back what is not prepared."""
+        transaction.copying.drop()
         transaction.connection.close()
 
     def confirm(self, committables: Sequence[Committable]) -> None:

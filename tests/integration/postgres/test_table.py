@@ -8,6 +8,9 @@ from uuid import uuid4
 import psycopg
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from psycopg import sql
 
 from twophase.attempt import run_attempt
 from twophase.commit.attempts import Attempt, Stale
@@ -16,8 +19,10 @@ from twophase.errors import (
     CommittableLost,
     ConfigurationError,
     InvalidState,
+    RowRejected,
     StoreUnavailable,
 )
+from twophase.postgres.copying import Copying
 from twophase.postgres.table import COMMITS, PostgresTable
 
 
@@ -86,6 +91,67 @@ COLUMNS = [
     ("bytea", pa.binary(), [b"", b"\x00\xff\\x", bytes(range(256))]),
     ("jsonb", pa.string(), ['{"a": [1, null]}', "[]", '"text"']),
     ("uuid", pa.string(), [str(uuid4()), str(uuid4()), str(uuid4())]),
+    ("interval", pa.duration("us"), [dt.timedelta(0), dt.timedelta(-5, 3, 7), dt.timedelta(900)]),
+    ("bool[]", pa.list_(pa.bool_()), [[True, None], [], [False]]),
+    ("int2[]", pa.list_(pa.int16()), [[-32768, None, 32767], [], [0]]),
+    ("int4[]", pa.list_(pa.int32()), [[1, None, -(2**31)], [], [0]]),
+    ("int8[]", pa.list_(pa.int64()), [[1, None, 2**63 - 1], [], [0]]),
+    ("float4[]", pa.list_(pa.float32()), [[1.5, None, math.inf], [], [0.0]]),
+    ("float8[]", pa.list_(pa.float64()), [[0.1, None, -math.inf], [], [0.0]]),
+    ("text[]", pa.list_(pa.string()), [["", None, 'a "b", {c}\\'], [], ["NULL"]]),
+    ("bytea[]", pa.list_(pa.binary()), [[b"", None, b"\x00"], [], [b"\xff"]]),
+    ("date[]", pa.list_(pa.date32()), [[dt.date(1, 1, 1), None], [], [MOMENT.date()]]),
+    (
+        "numeric(12, 2)[]",
+        pa.list_(pa.decimal128(12, 2)),
+        [[decimal.Decimal("-1.25"), None], [], [decimal.Decimal("9999999999.99")]],
+    ),
+    (
+        "timestamp[]",
+        pa.list_(pa.timestamp("us")),
+        [[MOMENT.replace(tzinfo=None), None], [], [EPOCH.replace(tzinfo=None)]],
+    ),
+    (
+        "timestamptz[]",
+        pa.list_(pa.timestamp("us", tz="America/New_York")),
+        [[MOMENT, None, MOMENT.replace(year=1900)], [], [EPOCH]],
+    ),
+]
+
+NEW_YORK = pa.timestamp("us", tz="America/New_York")
+CONVERTED = [
+    ("int2", pa.int8(), -128, -128),
+    ("int2", pa.int64(), 32767, 32767),
+    ("int8", pa.int32(), 7, 7),
+    ("numeric", pa.int64(), -(2**63), decimal.Decimal(-(2**63))),
+    ("numeric(10, 1)", pa.decimal128(38, 18), decimal.Decimal("1.25"), decimal.Decimal("1.3")),
+    ("float8", pa.int64(), 2**53, float(2**53)),
+    ("float8", pa.decimal128(12, 2), decimal.Decimal("1.25"), 1.25),
+    ("char(3)", pa.string(), "a", "a  "),
+    ("json", pa.string(), '{"a":  1}', {"a": 1}),
+    ("mood", pa.string(), "fine", "fine"),
+    ("small", pa.int64(), 5, 5),
+    ("timestamp", pa.date32(), dt.date(2026, 1, 2), dt.datetime(2026, 1, 2)),  # noqa: DTZ001
+    # As the query's own cast from TIMESTAMP to TIMESTAMP_NTZ: the clock on its session's wall.
+    ("timestamp", NEW_YORK, MOMENT, dt.datetime(2026, 11, 16, 7, 30, 59, 123456)),  # noqa: DTZ001
+    (
+        "timestamp[]",
+        pa.list_(NEW_YORK),
+        [MOMENT, None],
+        [dt.datetime(2026, 11, 16, 7, 30, 59, 123456), None],  # noqa: DTZ001
+    ),
+]
+UNFIT = [
+    ("int2", pa.int64(), 32768, "the column a has a value that int2 cannot hold"),
+    ("float8", pa.int64(), 2**53 + 1, "the column a has a value that float8 cannot hold"),
+    ("uuid", pa.string(), "no uuid", "the column a has a value that uuid cannot hold"),
+    ("varchar(3)", pa.string(), "four", "PostgreSQL refuses a row: value too long"),
+    ("numeric(3, 1)", pa.int64(), 1000, "PostgreSQL refuses a row: numeric field overflow"),
+    ("jsonb", pa.string(), "{", "PostgreSQL refuses a row: invalid input syntax for type json"),
+    ("mood", pa.string(), "sad", "PostgreSQL refuses a row: invalid input value for enum"),
+    ("small", pa.int64(), 10, "PostgreSQL refuses a row: value for domain small violates"),
+    ("int4 NOT NULL", pa.int32(), None, "PostgreSQL refuses a row: null value in column"),
+    ("text", pa.string(), "a\x00b", "PostgreSQL refuses a row: invalid byte sequence"),
 ]
 
 
@@ -102,6 +168,57 @@ def test_values_come_back(postgres_url, make_table, kind, arrow, values):
         found = [each for (each,) in connection.execute(query)]
     assert found[:-1] == values
     assert found[-1] is None
+
+
+@pytest.fixture(scope="module")
+def own_types(postgres_url):
+    """An enum and a domain."""
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("DROP TYPE IF EXISTS mood; DROP DOMAIN IF EXISTS small")
+        connection.execute("CREATE TYPE mood AS ENUM ('fine', 'bad')")
+        connection.execute("CREATE DOMAIN small AS int4 CHECK (value < 10)")
+
+
+@pytest.mark.usefixtures("own_types")
+@pytest.mark.parametrize(("kind", "arrow", "value", "expected"), CONVERTED)
+def test_values_are_converted(postgres_url, make_table, kind, arrow, value, expected):
+    """Where nothing is lost, or the table's own precision says so."""
+    table = make_table(f"a {kind}")
+    rows = pa.RecordBatch.from_arrays([pa.array([value], arrow)], names=["a"])
+    sink, committable = written(postgres_url, table, rows)
+    sink.commit(committable)
+    assert rows_of(postgres_url, table) == [(expected,)]
+
+
+@pytest.mark.usefixtures("own_types")
+@pytest.mark.parametrize(("kind", "arrow", "value", "told"), UNFIT)
+def test_a_value_that_does_not_fit(postgres_url, make_table, kind, arrow, value, told):
+    """Is refused, and nothing is written."""
+    table = make_table(f"a {kind}")
+    rows = pa.RecordBatch.from_arrays([pa.array([value], arrow)], names=["a"])
+    with pytest.raises(RowRejected, match=told):
+        written(postgres_url, table, rows)
+    assert rows_of(postgres_url, table) == []
+
+
+@given(
+    scale=st.integers(0, 38),
+    numbers=st.lists(st.integers(-(10**38) + 1, 10**38 - 1), min_size=1, max_size=50),
+)
+@settings(max_examples=30)
+def test_any_decimal(postgres_url, scale, numbers):
+    """Arrives digit by digit."""
+    with decimal.localcontext(prec=60):
+        values = [decimal.Decimal(number).scaleb(-scale) for number in numbers]
+    rows = pa.RecordBatch.from_arrays([pa.array(values, pa.decimal128(38, scale))], names=["a"])
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("CREATE TEMP TABLE any_decimal (a numeric)")
+        table = sql.Identifier("any_decimal")
+        with Copying(connection, table) as copying:
+            copying.write(rows)
+        found = [value for (value,) in connection.execute("SELECT a FROM any_decimal")]
+        connection.rollback()
+    assert found == values
 
 
 def test_not_a_number(postgres_url, make_table):
@@ -126,7 +243,10 @@ def test_columns_go_by_name(postgres_url, make_table):
     ("kind", "told"),
     [
         (pa.string(), "the column a is of type string and int8 in the table .*text, varchar"),
-        (pa.list_(pa.int64()), "can be written to nothing yet"),
+        (pa.list_(pa.int64()), r"can be written to int2\[\], int4\[\], int8\[\]"),
+        (pa.map_(pa.int64(), pa.int64()), "can be written to no type there is; cast it"),
+        (pa.timestamp("us"), "can be written to timestamp; cast it"),
+        (pa.float64(), "can be written to float4, float8; cast it"),
         (pa.binary(), "can be written to bytea"),
     ],
 )

@@ -1,0 +1,181 @@
+"""Batch scope on PostgreSQL: the rows of all tasks and the marker in one SQL transaction.
+
+What it must survive, and by what:
+
+- **The driver dies**: before the commit nothing is visible, after it the marker says so. Staging
+  tables that stay are dropped by the next driver.
+- **An older driver lives on**, frozen and awake again: it finds a higher epoch in the marker's row,
+  which it must lock before it writes. Frozen while it has the lock, the server ends its transaction
+  after half a minute.
+- **The commit's answer is lost**: the marker is read, behind the lock that the commit holds.
+- **The server is killed**: staged rows are gone, and the count of them tells.
+- **Attempts that lost** are in the staging table under another number, or still write to it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import psycopg
+import pyarrow as pa
+
+from twophase.clock import Clock
+from twophase.commit.effects import Outcome
+from twophase.commit.recovery import Batch
+from twophase.commit.turns import Ended, Turns
+from twophase.errors import CommitOutcomeUnknown, Fenced, ProtocolViolation, StoreUnavailable
+from twophase.options import Secret
+from twophase.postgres.connection import connected
+from twophase.postgres.markers import check_owned, claim, make_markers, move
+from twophase.postgres.staging import Stage, Staging
+from twophase.postgres.target import Target
+
+_SETTLE_S: Final = 30.0
+_POLL_S: Final = 0.2
+# For each transaction that locks a marker. A commit that the server only promises could be gone
+# after its crash, when the checkpoint has gone on.
+_CAREFUL: Final = (
+    "SET LOCAL idle_in_transaction_session_timeout = '30s'",
+    "SET LOCAL lock_timeout = '120s'",
+    "SET LOCAL jit = off",
+    # Only where it is off: what asks for more than "on" stays.
+    """SELECT set_config('synchronous_commit', 'on', true)
+    WHERE current_setting('synchronous_commit') = 'off'""",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What the winning attempt of one task has staged."""
+
+    task: int
+    attempt: int
+    rows: int
+
+
+class Tasks(Protocol):
+    """The tasks of one batch."""
+
+    schema: pa.Schema
+
+    def run(self, stage: Stage) -> Sequence[Staged]:
+        """Run all, and return what the winning attempt of each has staged."""
+
+    def execute(self) -> None:
+        """Execute the plan and write nothing."""
+
+
+class BatchScope:
+    """One sink in one driver process; `name` is the sink's for ever."""
+
+    def __init__(self, url: Secret, target: Target, name: str, clock: Clock | None = None) -> None:
+        self._url = url
+        self._target = target
+        self._name = name
+        self._staging = Staging(url, name, target.table)
+        self._turns = Turns(name)
+        self._clock = clock or Clock()
+        self._epoch = 0
+
+    def write(self, run_id: str, batch: Batch, tasks: Tasks) -> Ended:
+        """Bring one batch into the table exactly once, or raise why a person has to look."""
+        follows = self._turns.begin(run_id, batch)
+        with connected(self._url) as connection:
+            if not follows and self._claimed(connection, batch):
+                tasks.execute()
+                self._turns.end()
+                return Ended(Outcome.SKIPPED, 0, 0.0, 0.0, ())
+            names = tasks.schema.names
+            stage = self._staging.make(connection, self._epoch, batch.number, names)
+        began_s = self._clock.now_s()
+        try:
+            staged = tasks.run(stage)
+        except Exception as error:
+            self._raise_if_fenced(error)
+            raise
+        run_s = self._clock.now_s() - began_s
+        try:
+            with connected(self._url) as connection:
+                self._commit(connection, batch, stage, names, staged)
+            outcome = Outcome.COMMITTED
+        except StoreUnavailable as error:
+            self._settle(batch, error)
+            outcome = Outcome.COMMITTED_BEFORE
+        commit_s = self._clock.now_s() - began_s - run_s
+        self._turns.end()
+        rows = sum(each.rows for each in staged)
+        return Ended(outcome, rows, run_s, commit_s, self._sweep())
+
+    def _claimed(self, connection: psycopg.Connection[Any], batch: Batch) -> bool:
+        """Take the sink; return whether the batch is there already."""
+        make_markers(connection)
+        with connection.transaction():
+            _be_careful(connection)
+            self._epoch, there = claim(connection, self._name, batch)
+        self._staging.sweep(connection, self._epoch)
+        return there
+
+    def _commit(
+        self,
+        connection: psycopg.Connection[Any],
+        batch: Batch,
+        stage: Stage,
+        names: list[str],
+        staged: Sequence[Staged],
+    ) -> None:
+        tasks = [each.task for each in staged]
+        if len(set(tasks)) != len(tasks):
+            raise ProtocolViolation(f"two attempts of one task won: {sorted(tasks)}")
+        rows = sum(each.rows for each in staged)
+        attempts = [each.attempt for each in staged]
+        with connection.transaction():
+            _be_careful(connection)
+            check_owned(connection, self._name, self._epoch)
+            self._target.move(connection, stage.table, names, attempts, rows)
+            move(connection, self._name, batch, rows)
+
+    def _settle(self, batch: Batch, error: StoreUnavailable) -> None:
+        """Return where the commit was done all the same; else raise what it failed with."""
+        deadline_s = self._clock.now_s() + _SETTLE_S
+        while True:
+            try:
+                with connected(self._url) as connection, connection.transaction():
+                    _be_careful(connection)
+                    marker = check_owned(connection, self._name, self._epoch)
+            except StoreUnavailable as again:
+                if self._clock.now_s() > deadline_s:
+                    raise CommitOutcomeUnknown(
+                        f"the commit of batch {batch.number} was not answered and the server does "
+                        f"not come back ({again.message}); whether it is written is in its marker, "
+                        "which the next start reads",
+                        sink=self._name,
+                    ) from error
+            else:
+                if marker.batch == batch.number:
+                    return
+                raise error
+            self._clock.sleep(_POLL_S)
+
+    def _raise_if_fenced(self, error: Exception) -> None:
+        """Say so where the tasks failed because another driver has dropped their table."""
+        try:
+            with connected(self._url) as connection, connection.transaction():
+                _be_careful(connection)
+                check_owned(connection, self._name, self._epoch)
+        except Fenced as fenced:
+            raise fenced from error
+        except Exception:  # noqa: BLE001 - the first error is the one to tell
+            return
+
+    def _sweep(self) -> tuple[str, ...]:
+        """Drop what is not needed any more; the batch is written, whatever this says."""
+        try:
+            with connected(self._url) as connection:
+                return self._staging.sweep(connection, self._epoch)
+        except Exception as error:  # noqa: BLE001
+            return (f"staging tables could not be dropped: {error}",)
+
+
+def _be_careful(connection: psycopg.Connection[Any]) -> None:
+    for each in _CAREFUL:
+        connection.execute(each)

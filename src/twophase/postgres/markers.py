@@ -1,0 +1,172 @@
+"""The markers: one row for each sink, in the database that its rows go to.
+
+| the row says                        | then             |
+|-------------------------------------|------------------|
+| nothing, and the batch may be there | MarkerMissing    |
+| another owner                       | OwnedByAnother   |
+| a later batch                       | CheckpointBehind |
+| this batch, with other offsets      | OffsetsChanged   |
+| this batch                          | SKIP             |
+| an earlier batch, or nothing        | RUN              |
+
+A batch may be there, though no row tells, where an earlier start of the query has planned it: its
+number is above 0 and it is no first try. `epoch` is the fence: who claims a sink raises it, and who
+moves the marker must still have the epoch of its claim. It is no lower than the server's clock, so
+that it does not come again where a row was deleted.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import psycopg
+from psycopg import sql
+
+from twophase.commit.recovery import Batch
+from twophase.errors import (
+    CheckpointBehind,
+    Fenced,
+    MarkerMissing,
+    OffsetsChanged,
+    OwnedByAnother,
+    RecoveryError,
+    StoreUnavailable,
+)
+
+MARKERS: Final = "twophase_sinks"
+_TABLE: Final = sql.Identifier(MARKERS)
+_MAKE: Final = sql.SQL(
+    "CREATE TABLE IF NOT EXISTS {} (name text PRIMARY KEY, owner text NOT NULL, "
+    "batch bigint NOT NULL, offsets text NOT NULL, rows bigint NOT NULL DEFAULT 0, "
+    "epoch bigint NOT NULL DEFAULT 0, written_at timestamptz NOT NULL DEFAULT now())"
+).format(_TABLE)
+# A row without an owner is one that this transaction makes: who comes at the same time waits.
+_FOUND: Final = sql.SQL(
+    "INSERT INTO {} (name, owner, batch, offsets) VALUES (%s, '', -1, '') ON CONFLICT DO NOTHING"
+).format(_TABLE)
+_READ: Final = sql.SQL(
+    "SELECT owner, batch, offsets, epoch FROM {} WHERE name = %s FOR UPDATE"
+).format(_TABLE)
+_CLAIM: Final = sql.SQL(
+    "UPDATE {} SET owner = %s, epoch = "
+    "greatest(epoch + 1, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) "
+    "WHERE name = %s RETURNING epoch"
+).format(_TABLE)
+_MOVE: Final = sql.SQL(
+    "UPDATE {} SET batch = %s, offsets = %s, rows = %s, written_at = now() WHERE name = %s"
+).format(_TABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What the row of a sink says; `batch` is -1 where nothing is written yet."""
+
+    owner: str
+    batch: int
+    offsets: str
+    epoch: int
+
+
+def make_markers(connection: psycopg.Connection[Any]) -> None:
+    """Make the table if it is not there; another may be making it at the same time."""
+    try:
+        connection.execute(_MAKE)
+    except (psycopg.errors.UniqueViolation, psycopg.errors.DuplicateTable):
+        return
+
+
+def claim(connection: psycopg.Connection[Any], name: str, batch: Batch) -> tuple[int, bool]:
+    """Take the sink, in a transaction; return the epoch, and whether the batch is there already.
+
+    A query that is refused takes nothing away from the one that has the sink.
+    """
+    connection.execute(_FOUND, [name])
+    marker = _read(connection, name)
+    if marker is None:
+        raise StoreUnavailable(f"the row of {name} in {MARKERS} was deleted just now; start again")
+    refusal = _refusal(name, batch, marker if marker.owner else None)
+    if refusal is not None:
+        raise refusal
+    ((epoch,),) = connection.execute(_CLAIM, [batch.owner, name]).fetchall()
+    return epoch, marker.batch == batch.number
+
+
+def check_owned(connection: psycopg.Connection[Any], name: str, epoch: int) -> Marker:
+    """Return the marker, kept from others, or raise where somebody has claimed the sink since."""
+    marker = _read(connection, name)
+    if marker is None or marker.epoch != epoch:
+        raise Fenced(
+            "another driver has taken the sink over, or its marker was deleted; this one stops",
+            sink=name,
+            epoch=epoch,
+        )
+    return marker
+
+
+def move(connection: psycopg.Connection[Any], name: str, batch: Batch, rows: int) -> None:
+    """Say that the batch is there, in the transaction that brings its rows."""
+    connection.execute(_MOVE, [batch.number, batch.offsets, rows, name])
+
+
+def _read(connection: psycopg.Connection[Any], name: str) -> Marker | None:
+    """Return what the row says, once nobody is writing it any more, and keep it from others."""
+    row = connection.execute(_READ, [name]).fetchone()
+    return None if row is None else Marker(*row)
+
+
+def _refusal(name: str, batch: Batch, marker: Marker | None) -> RecoveryError | None:
+    number = batch.number
+    if marker is None:
+        if batch.first_try or number == 0:
+            return None
+        return MarkerMissing(
+            f"the table {MARKERS} has no row for {name}, and batch {number} may be written or not: "
+            "writing it could double its rows, skipping it could lose them; look for one of its "
+            f"rows, then\n{_choice(name, batch)}",
+            sink=name,
+        )
+    if marker.owner != batch.owner:
+        return OwnedByAnother(
+            f"{name} belongs to {marker.owner}, which has written batch {marker.batch}; this is "
+            f"{batch.owner} (without its checkpoint a query has a new id): two queries under one "
+            "sink id would each take the other's batches for their own; give this query a sink id "
+            "of its own, or make sure that the other is stopped for good and hand the sink over:\n"
+            f"  {_set(name, batch, number - 1, '')}",
+            sink=name,
+        )
+    if marker.batch > number:
+        return CheckpointBehind(
+            f"batch {marker.batch} is written already and the checkpoint is at {number}: another "
+            "driver of this query wrote it while this one started, or the checkpoint was rolled "
+            "back; make sure that only one driver runs and start again, or restore the newer "
+            f"checkpoint; or, where the rows of batches {number} to {marker.batch} may be "
+            f"doubled:\n  {_set(name, batch, number - 1, '')}",
+            sink=name,
+        )
+    if marker.batch == number and marker.offsets != batch.offsets:
+        return OffsetsChanged(
+            f"batch {number} is written with other source offsets than the checkpoint has now "
+            f"(hash {marker.offsets or 'unknown'}, now {batch.offsets}): skipping it would lose "
+            "rows, writing it would double rows; compare what the batch reads now with the table, "
+            f"then\n{_choice(name, batch)}",
+            sink=name,
+        )
+    return None
+
+
+def _choice(name: str, batch: Batch) -> str:
+    return (
+        f"to skip it:\n  {_set(name, batch, batch.number, batch.offsets)}\n"
+        f"to write it:\n  {_set(name, batch, batch.number - 1, '')}"
+    )
+
+
+def _set(name: str, batch: Batch, number: int, offsets: str) -> str:
+    """Return the SQL by which a person says what is written."""
+    values = (name, batch.owner, number, offsets)
+    shown = ", ".join(sql.Literal(each).as_string() for each in values)
+    columns = ("owner", "batch", "offsets")
+    sets = ", ".join(f"{each} = excluded.{each}" for each in columns)
+    return (
+        f"INSERT INTO {MARKERS} (name, {', '.join(columns)}) VALUES ({shown}) "  # noqa: S608
+        f"ON CONFLICT (name) DO UPDATE SET {sets};"
+    )
