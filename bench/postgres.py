@@ -27,7 +27,7 @@ JDBC = "Spark's JDBC sink, tuned"
 TUNED = {"batchsize": "10000", "driver": "org.postgresql.Driver", "user": USER}
 SERVER = {"shared_buffers": "256MB", "max_wal_size": "8GB", "fsync": "on"}
 COLUMNS = (
-    "id int8, customer int4, cents numeric(12, 2), item text, note text, at timestamptz, paid bool"
+    "id int8, customer int4, euros numeric(12, 2), item text, note text, at timestamptz, paid bool"
 )
 
 
@@ -57,9 +57,7 @@ def orders(spark: SparkSession, rows: int) -> DataFrame:
     return spark.range(0, rows, 1, PARTITIONS).select(
         number,
         sql.pmod(number * 7919, sql.lit(100_003)).cast("int").alias("customer"),
-        (sql.pmod(number * 15_485_863, sql.lit(1_000_003)) / 100)
-        .cast("decimal(12, 2)")
-        .alias("cents"),
+        sql.pmod(number * 15_485_863, sql.lit(1_000_003)).cast("decimal(12, 2)").alias("euros"),
         sql.hex(sql.hash(number)).alias("item"),
         sql.concat(sql.lit("order "), number, sql.lit(" of a customer in EUR")).alias("note"),
         sql.timestamp_seconds(sql.lit(1_700_000_000) + number).alias("at"),

@@ -114,7 +114,7 @@ def test_a_users_own_bound_stays(spark):
 
 def test_a_light_form_has_no_heavy_row(spark):
     """A row is kept up to its share of a batch; a heavier one is empty, and flagged."""
-    share = light._BATCH_BYTES // 10_000
+    share = light._BATCH_BYTES // 10_000 - 2 * light._FIXED_BYTES
     frame = spark.createDataFrame(
         [("k", "x" * (share - 1)), ("k", "x" * share), (None, None)], "key string, value string"
     )

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from twophase.spark.columns import byte_sizes
 from twophase.spark.connect import over_connect
 from twophase.spark.driver_jvm import calling_query
 
@@ -30,6 +29,10 @@ _USERS_OWN: Final = re.compile(r"Python|InPandas|InArrow|InPySpark|CollectMetric
 _SETTING: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BATCH_BYTES: Final = 64_000_000
 _SHARE_MIN_BYTES: Final = 1_000
+# More than a value of fixed size takes, its validity included.
+_FIXED_BYTES: Final = 32
+_SIZED: Final = re.compile(r"string|binary|char|varchar")
+_NESTED: Final = re.compile(r"array|map|struct|variant")
 _FLAG: Final = "twophase_heavy"
 
 
@@ -40,20 +43,25 @@ class HeavyRows(Exception):
 def light_rows(frame: "DataFrame") -> "DataFrame | None":
     """Return the light form of the frame; None where there is none or it would be no gain.
 
-    Headers would have to be weighed by an expression that is slower than what it saves.
+    Columns of columns would have to be weighed by an expression slower than what it saves.
     """
     session = frame.sparkSession
-    if over_connect(session) or "headers" in frame.columns:
+    if over_connect(session):
+        return None
+    kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+    if any(_NESTED.match(kind) for kind in kinds.values()) or len(kinds) < len(frame.columns):
         return None
     rows = int(session.conf.get(_SETTING) or 0)
-    share_bytes = _BATCH_BYTES // rows if rows > 0 else 0
+    share_bytes = _BATCH_BYTES // rows - _FIXED_BYTES * len(kinds) if rows > 0 else 0
     if share_bytes < _SHARE_MIN_BYTES:
         return None
-    sizes = byte_sizes(frame.columns)
-    light = f"{' + '.join(sizes.values())} <= {share_bytes}"
+    quoted = {name: "`" + name.replace("`", "``") + "`" for name in kinds}
+    sized = [name for name, kind in kinds.items() if _SIZED.match(kind)]
+    sizes = (f"coalesce(octet_length({quoted[name]}), 0)" for name in sized)
+    light = f"{' + '.join(sizes) or '0'} <= {share_bytes}"
     kept = (
-        f"CASE WHEN {light} THEN `{name}` END AS `{name}`" if name in sizes else f"`{name}`"
-        for name in frame.columns
+        f"CASE WHEN {light} THEN {column} END AS {column}" if name in sized else column
+        for name, column in quoted.items()
     )
     return frame.selectExpr(*kept, f"NOT ({light}) AS {_FLAG}")
 

@@ -14,14 +14,14 @@ from twophase.postgres.batch_scope import BatchScope, Staged
 from twophase.postgres.connection import connected, place_of
 from twophase.postgres.staging import Stage
 from twophase.postgres.target import Target
-from twophase.spark.jobs import asked
+from twophase.spark.row_tasks import RowRunner
 from twophase.spark.scope_sink import ScopeSink, execute_plan
 from twophase.spark.workers import task_context
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_STAGED = "task int, attempt long, rows long"
+_TELLS = pa.schema([("task", pa.int32()), ("attempt", pa.int64()), ("rows", pa.int64())])
 
 
 class PostgresSink(ScopeSink):
@@ -63,8 +63,10 @@ class PostgresSink(ScopeSink):
     def _make_scope(self, frame: "DataFrame", root: str, name: SinkName) -> BatchScope:  # noqa: ARG002
         return BatchScope(self._url, self._target, name.transactional_id)
 
-    def _tasks(self, frame: "DataFrame", schema: pa.Schema, batch: Batch) -> "_SparkTasks":
-        return _SparkTasks(frame, schema, batch)
+    def _tasks(
+        self, frame: "DataFrame", schema: pa.Schema, batch: Batch, rows: RowRunner
+    ) -> "_SparkTasks":
+        return _SparkTasks(frame, schema, batch, rows)
 
     def _check(self, frame: "DataFrame", schema: pa.Schema) -> None:  # noqa: ARG002
         with connected(self._url) as connection:
@@ -78,11 +80,11 @@ class _SparkTasks:
     frame: "DataFrame"
     schema: pa.Schema
     batch: Batch
+    rows: RowRunner
 
     def run(self, stage: Stage) -> list[Staged]:
         """Run all; Spark hands back the result of one attempt for each task, the winner's."""
-        rows = asked(self.frame.mapInArrow(StageTask(stage), _STAGED).collect)
-        return [Staged(**row.asDict()) for row in rows]
+        return [Staged(**row) for row in self.rows.run(self.frame, StageTask(stage), _TELLS)]
 
     def execute(self) -> None:
         """Execute the plan and write nothing."""
@@ -101,10 +103,5 @@ class StageTask:
         attempt = context.taskAttemptId()
         rows = self.stage.fill(attempt, batches)
         if rows:
-            yield pa.RecordBatch.from_pydict(
-                {
-                    "task": pa.array([context.partitionId()], pa.int32()),
-                    "attempt": pa.array([attempt], pa.int64()),
-                    "rows": pa.array([rows], pa.int64()),
-                }
-            )
+            told = {"task": context.partitionId(), "attempt": attempt, "rows": rows}
+            yield pa.RecordBatch.from_pylist([told], _TELLS)

@@ -15,6 +15,8 @@ from twophase.commit.turns import Ended
 from twophase.observe import BatchRecord, Hook, notify, scope_record
 from twophase.spark.connect import checked_owner
 from twophase.spark.jobs import check_is_job, execute
+from twophase.spark.light import job_may_guess, stream_may_guess
+from twophase.spark.row_tasks import RowRunner
 from twophase.spark.stream import SinkObject, stream_batch, wall_ms
 from twophase.spark.written import Written, check_not_written, note_written, one_call
 
@@ -50,10 +52,11 @@ class ScopeSink(ABC):
         self._made = SinkObject(self._checkpoint, self._owner, uuid4().hex, wall_ms())
         self._scope: tuple[str, Scope] | None = None
         self._checked: tuple[Any, pa.Schema] | None = None
+        self._rows = RowRunner(stream_may_guess)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the settings only: a sink that is sent to a Spark Connect server begins there."""
-        here = {"_made", "_scope", "_checked"}
+        here = {"_made", "_scope", "_checked", "_rows"}
         return {name: value for name, value in vars(self).items() if name not in here}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -76,7 +79,7 @@ class ScopeSink(ABC):
             check_not_written(place, now)
             if self._scope is None or self._scope[0] != root:
                 self._scope = (root, self._make_scope(frame, root, self._name))
-            tasks = self._tasks(frame, schema, call.batch)
+            tasks = self._tasks(frame, schema, call.batch, self._rows)
             self._write(self._scope[1], call.run_id, call.batch, self._name, tasks)
             note_written(place, now)
 
@@ -88,7 +91,8 @@ class ScopeSink(ABC):
         schema = self._checked_schema(frame)
         batch = Batch(RUN_OWNER, 0, "", first_try=False)
         scope = self._make_scope(frame, root, name)
-        return self._write(scope, uuid4().hex, batch, name, self._tasks(frame, schema, batch))
+        tasks = self._tasks(frame, schema, batch, RowRunner(job_may_guess))
+        return self._write(scope, uuid4().hex, batch, name, tasks)
 
     @abstractmethod
     def _root(self, checkpoint: str | None) -> str:
@@ -99,7 +103,7 @@ class ScopeSink(ABC):
         """Return the scope of the sink, or of one run of a batch job."""
 
     @abstractmethod
-    def _tasks(self, frame: "DataFrame", schema: pa.Schema, batch: Batch) -> Any:
+    def _tasks(self, frame: "DataFrame", schema: pa.Schema, batch: Batch, rows: RowRunner) -> Any:
         """Return the tasks of a batch, as the scope runs them."""
 
     @abstractmethod

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,8 +16,8 @@ from twophase.log.decision import Prepared
 from twophase.log.decisions import DecisionLog
 from twophase.observe import TASK, Hook
 from twophase.spark.connect import over_connect
-from twophase.spark.jobs import asked
 from twophase.spark.log_folder import HadoopFolder
+from twophase.spark.row_tasks import RowRunner
 from twophase.spark.scope_sink import ScopeSink, execute_plan
 from twophase.spark.workers import task_context
 from twophase.task_scope import OnLost, TaskScope
@@ -26,7 +26,14 @@ from twophase.two_phase import TwoPhaseCommitSink
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_PREPARED = "task int, name string, rows long, committable string"
+_TELLS = pa.schema(
+    [
+        ("task", pa.int32()),
+        ("name", pa.string()),
+        ("rows", pa.int64()),
+        ("committable", pa.string()),
+    ]
+)
 
 
 class TaskSink(ScopeSink):
@@ -79,8 +86,14 @@ class TaskSink(ScopeSink):
         log = DecisionLog(HadoopFolder(frame.sparkSession, place))
         return TaskScope(self._sink, log, prefix_of(name), on_lost=self._on_lost)
 
-    def _tasks(self, frame: "DataFrame", schema: pa.Schema, batch: Batch) -> "_SparkTasks":  # noqa: ARG002
-        return _SparkTasks(self._sink, frame, batch)
+    def _tasks(
+        self,
+        frame: "DataFrame",
+        schema: pa.Schema,  # noqa: ARG002
+        batch: Batch,
+        rows: RowRunner,
+    ) -> "_SparkTasks":
+        return _SparkTasks(self._sink, frame, batch, rows)
 
     def _check(self, frame: "DataFrame", schema: pa.Schema) -> None:
         if over_connect(frame.sparkSession):
@@ -98,12 +111,12 @@ class _SparkTasks:
     sink: TwoPhaseCommitSink[Any]
     frame: "DataFrame"
     batch: Batch
+    rows: RowRunner
 
     def run(self, prefix: str, epoch: int) -> list[Prepared]:
         """Run all; Spark hands back the result of one attempt for each task, the winner's."""
         task = WriteTask(self.sink, prefix, epoch, self.batch.number)
-        rows = asked(self.frame.mapInArrow(task, _PREPARED).collect)
-        return [_prepared(row.asDict()) for row in rows]
+        return [_prepared(row) for row in self.rows.run(self.frame, task, _TELLS)]
 
     def execute(self) -> None:
         """Execute the plan and write nothing: state stores advance only by that."""
@@ -127,14 +140,8 @@ class WriteTask:
         )
         prepared = run_attempt(self.sink, attempt, batches)
         if prepared is not None:
-            yield pa.RecordBatch.from_pydict(
-                {
-                    "task": pa.array([prepared.task], pa.int32()),
-                    "name": [prepared.name],
-                    "rows": pa.array([prepared.rows], pa.int64()),
-                    "committable": [json.dumps(prepared.committable)],
-                }
-            )
+            told = asdict(prepared) | {"committable": json.dumps(prepared.committable)}
+            yield pa.RecordBatch.from_pylist([told], _TELLS)
 
 
 def _prepared(row: Mapping[str, Any]) -> Prepared:
