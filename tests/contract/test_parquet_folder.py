@@ -4,7 +4,18 @@ import pytest
 from parquet_folder import ParquetFolder
 from support.folders import ids_in
 
-from twophase.testing import SinkContract, Stage
+from twophase.testing import SinkContract, Stage, contract
+
+
+def stage_in(folder, kind=ParquetFolder):
+    """A stage of this kind of sink in a new folder; what it holds is hidden there."""
+    target = folder / "target"
+    return Stage(
+        lambda: kind(target),
+        lambda: ids_in(target),
+        folder / "log",
+        held=lambda: len(list(target.glob(".*"))),
+    )
 
 
 class TestParquetFolder(SinkContract):
@@ -13,5 +24,18 @@ class TestParquetFolder(SinkContract):
     @pytest.fixture
     def stage(self, tmp_path):
         """A new folder."""
-        target = tmp_path / "target"
-        return Stage(lambda: ParquetFolder(target), lambda: ids_in(target), tmp_path / "log")
+        return stage_in(tmp_path)
+
+
+class Careless(ParquetFolder):
+    """A sink whose `abort` does nothing."""
+
+    def abort(self, staging):
+        pass
+
+
+def test_an_abort_that_does_nothing_is_seen(tmp_path, monkeypatch):
+    """Where the store can tell what it holds."""
+    monkeypatch.setattr(contract, "_HELD_S", 0.1)
+    with pytest.raises(AssertionError, match="transactions held after an abort: found 1"):
+        SinkContract().test_an_abort_drops_the_rows(stage_in(tmp_path, Careless))

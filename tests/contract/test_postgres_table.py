@@ -23,4 +23,14 @@ class TestPostgresTable(SinkContract):
             with psycopg.connect(postgres_url) as connection:
                 return [each for (each,) in connection.execute(f"SELECT id FROM {table}")]
 
-        return Stage(lambda: PostgresTable(postgres_url, table), visible, tmp_path / "log")
+        def held():
+            query = (
+                "SELECT count(*) FROM pg_locks WHERE relation = %s::regclass "
+                "AND mode = 'RowExclusiveLock'"
+            )
+            with psycopg.connect(postgres_url) as connection:
+                return connection.execute(query, [table]).fetchone()[0]
+
+        return Stage(
+            lambda: PostgresTable(postgres_url, table), visible, tmp_path / "log", held=held
+        )

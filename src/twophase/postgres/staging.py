@@ -80,13 +80,17 @@ class Staging:
         )
         return stage
 
+    def tables(self, connection: psycopg.Connection[Any]) -> list[str]:
+        """Return the names of all staging tables of the sink."""
+        return [name for (name,) in connection.execute(_FIND, [self._prefix]).fetchall()]
+
     def sweep(self, connection: psycopg.Connection[Any], epoch: int) -> tuple[str, ...]:
         """Drop the tables of this driver and older ones; return a warning for each that stays.
 
         An attempt that lost may still be writing to one; the next batch tries again.
         """
         warnings = []
-        for (table,) in connection.execute(_FIND, [self._prefix]).fetchall():
+        for table in self.tables(connection):
             found = self._named.fullmatch(table)
             if found is None or int(found[1]) > epoch:
                 continue

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from twophase.errors import StoreUnavailable
+from twophase.sink import BlocksGone
 from twophase.spark.arrow_bound import UNWEIGHED, arrow_bound
 from twophase.spark.jobs import asked
 from twophase.spark.light import HeavyRows, light_rows, unflagged
@@ -41,8 +43,14 @@ def _collected(
     frame: "DataFrame", task: RowTask, tells: pa.Schema, most_bytes: int
 ) -> list[dict[str, Any]]:
     columns = ", ".join(f"{field.name} {_SQL[field.type]}" for field in tells)
-    with arrow_bound(frame.sparkSession, most_bytes):
-        rows = asked(frame.mapInArrow(task, columns).collect)
+    try:
+        with arrow_bound(frame.sparkSession, most_bytes):
+            rows = asked(frame.mapInArrow(task, columns).collect)
+    except BlocksGone as error:
+        raise StoreUnavailable(
+            "Spark has lost rows that the query had checkpointed or shuffled and cannot compute "
+            "them again as they were; nothing is written; start again"
+        ) from error
     return [row.asDict() for row in rows]
 
 

@@ -10,13 +10,15 @@ A process is killed before and after each of its steps, and frozen there while a
 each time every row must be in the store once.
 """
 
+import gc
 import json
 import pickle
 import threading
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -40,6 +42,7 @@ from twophase.two_phase import TwoPhaseCommitSink
 _TASKS = ((0, 1, 2), (), (3,))
 _WAIT_S = 60
 _STEPS_MAX = 200
+_HELD_S, _POLL_S = 10.0, 0.02
 
 
 def id_rows(ids: Iterable[int]) -> pa.RecordBatch:
@@ -52,13 +55,16 @@ class Stage:
     """A store for one test: how a process makes its sink, and what a reader of the store sees.
 
     `rows` makes rows of the sink's columns from ids, which `visible` returns, in any order. `log`
-    is an empty folder.
+    is an empty folder. `held`, if the store can tell, returns how many transactions it holds that
+    are neither committed nor dropped, of whichever process: only so is an `abort` seen that does
+    nothing.
     """
 
     make: Callable[[], TwoPhaseCommitSink[Any]]
     visible: Callable[[], list[int]]
     log: Path
     rows: Callable[[Iterable[int]], pa.RecordBatch] = id_rows
+    held: Callable[[], int] = lambda: 0
     prefix: str = field(default_factory=lambda: prefix_of(SinkName(f"contract-{uuid4().hex[:8]}")))
 
     def attempt(
@@ -73,6 +79,11 @@ class Stage:
         if found is None:
             raise ValueError("a task without rows prepares nothing")
         return found
+
+    def anew(self, name: str) -> "Stage":
+        """Return a stage over the same store for a sink and a log of its own."""
+        prefix = prefix_of(SinkName(f"contract-{uuid4().hex[:8]}"))
+        return replace(self, log=self.log / name, prefix=prefix)
 
     def driver(self, process: Process | None = None) -> "Driver":
         """Return a new driver."""
@@ -164,6 +175,7 @@ class SinkContract:
             if rows:
                 sink.write(transaction, stage.rows(rows))
             sink.abort(transaction)
+            _expect_none_held(stage, "after an abort")
         stage.make().recover(Stale(stage.prefix, 9, 9))
         _expect(stage.visible(), [])
 
@@ -179,10 +191,12 @@ class SinkContract:
             stage.make().commit(old.committable)
         stage.make().commit(new.committable)
         _expect(stage.visible(), [2])
+        begun.abort(transaction)
+        _expect_none_held(stage, "after a recovery")
 
     def test_nothing_else_is_ended(self, stage: Stage) -> None:
         """Not a later batch, not a newer driver, not another sink whose name begins alike."""
-        other = Stage(stage.make, stage.visible, stage.log, stage.rows, f"{stage.prefix[:-2]}x//")
+        other = replace(stage, prefix=f"{stage.prefix[:-2]}x//")
         kept = [
             stage.prepared([1], epoch=1, batch=6),
             stage.prepared([2], epoch=3, batch=5),
@@ -231,7 +245,7 @@ class SinkContract:
     def test_killed_at_each_step(self, stage: Stage, *, after: bool) -> None:
         """Whichever step of a batch kills the driver, the next one brings each row in once."""
         for at in range(1, _STEPS_MAX):
-            fresh = Stage(stage.make, stage.visible, stage.log / f"at-{at}", stage.rows)
+            fresh = stage.anew(f"at-{at}")
             before = stage.visible()
             driver = fresh.driver(Process(at, after=after))
             try:
@@ -244,13 +258,14 @@ class SinkContract:
                 _expect(_new(before, stage.visible()), _expected(1), "a driver left alone")
                 return
             _expect(_new(before, stage.visible()), _expected(2), f"killed at step {at}")
+            _expect_none_held(stage, f"killed at step {at}")
         pytest.fail(f"a batch has more than {_STEPS_MAX} steps")
 
     @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
     def test_frozen_at_each_step(self, stage: Stage, *, after: bool) -> None:
         """A driver that wakes up after another has taken over changes nothing any more."""
         for at in range(1, _STEPS_MAX):
-            fresh = Stage(stage.make, stage.visible, stage.log / f"at-{at}", stage.rows)
+            fresh = stage.anew(f"at-{at}")
             before = stage.visible()
             process = Process(at, after=after, freezes=True)
             frozen = threading.Thread(target=_until_refused, args=(fresh.driver(process),))
@@ -275,6 +290,16 @@ def _expect(found: object, expected: object, where: str = "") -> None:
     """Fail where they differ; unlike `assert` also under python -O."""
     if found != expected:
         raise AssertionError(f"{where}: found {found}, expected {expected}".removeprefix(": "))
+
+
+def _expect_none_held(stage: Stage, where: str) -> None:
+    """Fail where the store still holds something after a while: it may learn of a death late."""
+    deadline_s = time.monotonic() + _HELD_S
+    while stage.held() and time.monotonic() < deadline_s:
+        # Connections of a process that died here are closed by the collector.
+        gc.collect()
+        time.sleep(_POLL_S)
+    _expect(stage.held(), 0, f"transactions held {where}")
 
 
 def _confirm_and_commit(sink: TwoPhaseCommitSink[Any], prepared: Prepared) -> None:

@@ -1,0 +1,110 @@
+"""A query from files to PostgreSQL in batch scope, in a process of its own.
+
+Arguments, as JSON: source, checkpoint, url, table, sink_id; optionally master and conf of the
+session; die: a batch and "before" or "after", where the driver kills itself at the COMMIT of that
+batch; and kill_executor: a file that remembers that a task has killed its own executor's JVM, once,
+while it was copying. The sink is the package's own, wrapped here.
+"""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import psycopg
+from pyspark.sql import SparkSession
+
+from twophase import PostgresSink, configure_spark
+from twophase.postgres import batch_scope
+from twophase.spark import postgres_sink
+
+
+class Murderous:
+    """A task that kills the JVM of its own executor once, after its first rows were copied."""
+
+    def __init__(self, task, memory):
+        self.task, self.memory = task, memory
+
+    def __call__(self, batches):
+        yield from self.task(self.watched(batches))
+
+    def watched(self, batches):
+        for batch in batches:
+            yield batch
+            try:
+                Path(self.memory).touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            os.kill(self.executor(), signal.SIGKILL)
+
+    @staticmethod
+    def executor():
+        """Return the nearest process above this one that is Java: the executor, not the driver."""
+        pid = os.getppid()
+        while Path(f"/proc/{pid}/exe").readlink().name != "java":
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        return pid
+
+
+def make_murderous(memory):
+    """Wrap the tasks."""
+    task = postgres_sink.StageTask
+    postgres_sink.StageTask = lambda stage: Murderous(task(stage), memory)
+
+
+def make_mortal(number, when):
+    """Let the driver die at the COMMIT of a batch: the one that comes after its marker's move."""
+    move, command = batch_scope.move, psycopg.Connection._exec_command
+    moved = []
+
+    def moving(connection, name, batch, rows):
+        move(connection, name, batch, rows)
+        moved.append(batch.number)
+
+    def commanded(self, text, *args, **more):
+        here = text == b"COMMIT" and number in moved
+        if here and when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = yield from command(self, text, *args, **more)
+        if here:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    batch_scope.move = moving
+    psycopg.Connection._exec_command = commanded
+
+
+def main(arguments):
+    """Run the query until its source is used up."""
+    if arguments.get("kill_executor"):
+        make_murderous(arguments["kill_executor"])
+    if arguments.get("die"):
+        make_mortal(*arguments["die"])
+    builder = SparkSession.builder.master(arguments.get("master", "local[2]"))
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
+    for key, value in (settings | arguments.get("conf", {})).items():
+        builder = builder.config(key, value)
+    spark = configure_spark(builder).getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    sink = PostgresSink(arguments["url"], arguments["table"], sink_id=arguments["sink_id"])
+    query = (
+        spark.readStream.schema("id long")
+        .option("maxFilesPerTrigger", 1)
+        .json(arguments["source"])
+        .repartition(3)
+        .writeStream.foreachBatch(sink)
+        .option("checkpointLocation", arguments["checkpoint"])
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,164 @@
+"""BatchScope whose driver or server is killed with -9 at each of its steps: each row once."""
+
+import itertools
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from twophase.embedded.postgres import EmbeddedPostgres
+from twophase.options import Secret
+from twophase.postgres.markers import MARKERS
+from twophase.postgres.staging import Staging
+from twophase.postgres.target import Target
+
+DRIVER = Path(__file__).parent / "batch_driver.py"
+BATCHES, ROWS = 2, 12
+REFUSED = 3
+
+
+class Sink:
+    """A sink with its table and checkpoint, whose driver is started again and again."""
+
+    def __init__(self, url, folder):
+        self.url = url
+        self.table, self.name = f"kills_{uuid4().hex[:12]}", f"twophase.{uuid4().hex[:12]}"
+        self.done = folder / self.name
+        with psycopg.connect(url) as connection:
+            connection.execute(f"CREATE TABLE {self.table} (id bigint)")
+
+    def start(self, **more):
+        arguments = {
+            "url": self.url,
+            "table": self.table,
+            "name": self.name,
+            "done": str(self.done),
+        }
+        return subprocess.Popen(
+            [sys.executable, str(DRIVER), json.dumps(arguments | more)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def run(self, **more):
+        """Run a driver to its end; return its code and what it said."""
+        with self.start(**more) as driver:
+            said, _ = driver.communicate(timeout=120)
+        return driver.returncode, said
+
+    def steps(self):
+        """Run a driver that nothing happens to; return its steps."""
+        code, said = self.run()
+        assert code == 0, said
+        self.check("undisturbed")
+        return json.loads(said)
+
+    def check(self, where):
+        """Each row is there once, the marker is at the last batch, nothing is left over."""
+        with psycopg.connect(self.url) as connection:
+            rows = connection.execute(f"SELECT id FROM {self.table} ORDER BY id").fetchall()
+            query = f"SELECT batch, rows FROM {MARKERS} WHERE name = %s"
+            marker = connection.execute(query, [self.name]).fetchone()
+            stages = Staging(Secret(self.url), self.name, Target(self.table).table)._prefix
+            query = "SELECT relname FROM pg_class WHERE starts_with(relname, %s)"
+            left = connection.execute(query, [stages]).fetchall()
+        assert [each for (each,) in rows] == list(range(ROWS)), where
+        assert marker == (BATCHES - 1, ROWS // BATCHES), where
+        assert left == [], where
+
+
+@pytest.fixture(scope="module")
+def server():
+    """A server that the tests may kill, with no sinks but theirs."""
+    with EmbeddedPostgres() as found:
+        yield found
+
+
+@pytest.fixture
+def make_sink(server, tmp_path):
+    return lambda: Sink(server.url, tmp_path)
+
+
+@pytest.mark.timeout(120)
+def test_each_driver_dies_a_step_later(make_sink):
+    """One after another on one sink, until one lives to its end."""
+    sink = make_sink()
+    for at in itertools.count(1):
+        code, said = sink.run(at=at, after=True)
+        if code == 0:
+            break
+        assert code == -9, said
+    assert at > 25
+    assert json.loads(said)[-1] == "note"
+    sink.check(f"{at} drivers")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_driver_dies_at_any_step(make_sink):
+    """Before or after each step of both batches; the next one ends well."""
+    steps = make_sink().steps()
+
+    def dies(case):
+        at, after = case
+        where, sink = f"{'after' if after else 'before'} {at}: {steps[at - 1]}", make_sink()
+        code, said = sink.run(at=at, after=after)
+        assert code == -9, (where, said)
+        code, said = sink.run()
+        assert code == 0, (where, said)
+        sink.check(where)
+        return where
+
+    cases = list(itertools.product(range(1, len(steps) + 1), (False, True)))
+    with ThreadPoolExecutor(2) as pool:
+        assert len(set(pool.map(dies, cases))) == 2 * len(steps)
+
+
+def kill_server(server, sink, at, *, after, where):
+    """Kill the server while a driver is at this step; drivers are started until one ends well."""
+    with sink.start(at=at, after=after, asks=True) as driver:
+        assert driver.stdout.readline() == "here\n", where
+        server.kill()
+        server.start()
+        said, _ = driver.communicate("go on\n", timeout=120)
+    code = driver.returncode
+    for _ in range(3):
+        assert code in {0, REFUSED}, (where, said)
+        if code == 0:
+            break
+        code, said = sink.run()
+    assert code == 0, (where, said)
+    sink.check(where)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_the_server_dies_at_a_commit(server, make_sink, after):
+    """Of the rows and the marker: they are there both or not at all, also for the next batch."""
+    steps = make_sink().steps()
+    moves = [
+        at
+        for at, name in enumerate(steps, 1)
+        if name.startswith('UPDATE "twophase_sinks" SET batch')
+    ]
+    assert len(moves) == BATCHES
+    for move in moves:
+        assert steps[move] == "COMMIT"
+        kill_server(server, make_sink(), move + 1, after=after, where=f"batch at {move}")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_the_server_dies_at_any_step(server, make_sink):
+    """Before or after each step of both batches."""
+    steps = make_sink().steps()
+    for at, name in enumerate(steps, 1):
+        for after in (False, True):
+            where = f"{'after' if after else 'before'} {at}: {name}"
+            kill_server(server, make_sink(), at, after=after, where=where)
