@@ -97,6 +97,13 @@ class TaskScope:
 
     def write(self, run_id: str, batch: Batch, tasks: Tasks) -> Ended:
         """Bring one batch into the store exactly once, or raise why a person has to look."""
+        try:
+            return self._write(run_id, batch, tasks)
+        except Fenced as error:
+            self._turns.fence(run_id, error)
+            raise
+
+    def _write(self, run_id: str, batch: Batch, tasks: Tasks) -> Ended:
         self._warnings = []
         number = batch.number
         goes_on = self._turns.begin(run_id, batch)

@@ -16,7 +16,7 @@ import psycopg
 from pyspark.sql import SparkSession
 
 from twophase import PostgresSink, configure_spark
-from twophase.postgres import batch_scope
+from twophase.postgres.markers import MARKERS
 from twophase.spark import postgres_sink
 
 
@@ -55,15 +55,17 @@ def make_murderous(memory):
 
 def make_mortal(number, when):
     """Let the driver die at the COMMIT of a batch: the one that comes after its marker's move."""
-    move, command = batch_scope.move, psycopg.Connection._exec_command
-    moved = []
+    execute, command = psycopg.Connection.execute, psycopg.Connection._exec_command
+    moves = []
 
-    def moving(connection, name, batch, rows):
-        move(connection, name, batch, rows)
-        moved.append(batch.number)
+    def executed(self, query, *args, **more):
+        text = query if isinstance(query, str) else query.as_string(self)
+        if MARKERS in text and "SET batch" in text:
+            moves.append(text)
+        return execute(self, query, *args, **more)
 
     def commanded(self, text, *args, **more):
-        here = text == b"COMMIT" and number in moved
+        here = text == b"COMMIT" and len(moves) > number
         if here and when == "before":
             os.kill(os.getpid(), signal.SIGKILL)
         result = yield from command(self, text, *args, **more)
@@ -71,7 +73,7 @@ def make_mortal(number, when):
             os.kill(os.getpid(), signal.SIGKILL)
         return result
 
-    batch_scope.move = moving
+    psycopg.Connection.execute = executed
     psycopg.Connection._exec_command = commanded
 
 

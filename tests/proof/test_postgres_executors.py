@@ -73,7 +73,9 @@ class Job:
         with psycopg.connect(self.url) as connection:
             found = connection.execute(f"SELECT id FROM {self.table} ORDER BY id").fetchall()
             gids = connection.execute("SELECT gid FROM pg_prepared_xacts").fetchall()
-            stages = Staging(Secret(self.url), f"twophase.{self.sink_id}/once", table_of("t"))
+            stages = Staging(
+                Secret(self.url), f"twophase.{self.sink_id}/once", "public", table_of("t")
+            )
             left = stages.tables(connection)
         assert [number for (number,) in found] == list(range(ROWS))
         assert not [gid for (gid,) in gids if self.sink_id in gid]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from twophase.commit.effects import Outcome
 from twophase.commit.recovery import Batch
-from twophase.errors import WrongBatch
+from twophase.errors import Fenced, WrongBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +30,14 @@ class Turns:
         # By run and number: the last batch that is done, and one under way, or whose call failed.
         self._done: tuple[str, int] | None = None
         self._begun: tuple[str, int] | None = None
+        self._fenced: tuple[str, Fenced] | None = None
 
     def begin(self, run_id: str, batch: Batch) -> bool:
         """Begin a batch; return whether it follows the last one, so that nothing is to be asked."""
         this = (run_id, batch.number)
+        if self._fenced is not None and self._fenced[0] == run_id:
+            # A user who calls again would take the sink back from its new owner.
+            raise self._fenced[1]
         if self._done is not None and self._done[0] == run_id and batch.number <= self._done[1]:
             raise WrongBatch(
                 f"batch {batch.number} was written in this run already: what the store notes of it "
@@ -50,6 +54,10 @@ class Turns:
         follows = failed is None and self._done == (run_id, batch.number - 1) and batch.first_try
         self._begun = this
         return follows
+
+    def fence(self, run_id: str, error: Fenced) -> None:
+        """Note that another driver has the sink: nothing of this run is ever written again."""
+        self._fenced = (run_id, error)
 
     def end(self) -> None:
         """Note that the batch that was begun is in the store."""

@@ -13,7 +13,7 @@ What it must survive, and by what:
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 import psycopg
@@ -26,7 +26,7 @@ from twophase.commit.turns import Ended, Turns
 from twophase.errors import CommitOutcomeUnknown, Fenced, ProtocolViolation, StoreUnavailable
 from twophase.options import Secret
 from twophase.postgres.connection import connected
-from twophase.postgres.markers import check_owned, claim, make_markers, move
+from twophase.postgres.markers import Markers
 from twophase.postgres.staging import Stage, Staging
 from twophase.postgres.target import Target
 
@@ -66,27 +66,46 @@ class Tasks(Protocol):
 
 
 class BatchScope:
-    """One sink in one driver process; `name` is the sink's for ever."""
+    """One sink in one driver process; `name` is the sink's for ever, `schema` the table's."""
 
-    def __init__(self, url: Secret, target: Target, name: str, clock: Clock | None = None) -> None:
+    def __init__(
+        self, url: Secret, target: Target, schema: str, name: str, clock: Clock | None = None
+    ) -> None:
         self._url = url
         self._target = target
         self._name = name
-        self._staging = Staging(url, name, target.table)
+        self._markers = Markers(schema, name)
+        self._staging = Staging(url, name, schema, target.table)
         self._turns = Turns(name)
         self._clock = clock or Clock()
         self._epoch = 0
 
     def write(self, run_id: str, batch: Batch, tasks: Tasks) -> Ended:
         """Bring one batch into the table exactly once, or raise why a person has to look."""
+        try:
+            return self._write(run_id, batch, tasks)
+        except Fenced as error:
+            self._turns.fence(run_id, error)
+            raise
+
+    def _write(self, run_id: str, batch: Batch, tasks: Tasks) -> Ended:
         follows = self._turns.begin(run_id, batch)
         with connected(self._url) as connection:
             if not follows and self._claimed(connection, batch):
                 tasks.execute()
                 self._turns.end()
                 return Ended(Outcome.SKIPPED, 0, 0.0, 0.0, ())
-            names = tasks.schema.names
-            stage = self._staging.make(connection, self._epoch, batch.number, names)
+            stage = self._staging.make(connection, self._epoch, batch.number, tasks.schema.names)
+        try:
+            ended = self._brought(batch, tasks, stage)
+        except Exception:
+            self._sweep()
+            raise
+        self._turns.end()
+        return replace(ended, warnings=self._sweep())
+
+    def _brought(self, batch: Batch, tasks: Tasks, stage: Stage) -> Ended:
+        """Let the tasks stage their rows, and move them; from the return on they are there."""
         began_s = self._clock.now_s()
         try:
             staged = tasks.run(stage)
@@ -96,22 +115,20 @@ class BatchScope:
         run_s = self._clock.now_s() - began_s
         try:
             with connected(self._url) as connection:
-                self._commit(connection, batch, stage, names, staged)
+                self._commit(connection, batch, stage, tasks.schema.names, staged)
             outcome = Outcome.COMMITTED
         except StoreUnavailable as error:
             self._settle(batch, error)
             outcome = Outcome.COMMITTED_BEFORE
         commit_s = self._clock.now_s() - began_s - run_s
-        self._turns.end()
-        rows = sum(each.rows for each in staged)
-        return Ended(outcome, rows, run_s, commit_s, self._sweep())
+        return Ended(outcome, sum(each.rows for each in staged), run_s, commit_s, ())
 
     def _claimed(self, connection: psycopg.Connection[Any], batch: Batch) -> bool:
         """Take the sink; return whether the batch is there already."""
-        make_markers(connection)
+        self._markers.make(connection)
         with connection.transaction():
             _be_careful(connection)
-            self._epoch, there = claim(connection, self._name, batch)
+            self._epoch, there = self._markers.claim(connection, batch)
         self._staging.sweep(connection, self._epoch)
         return there
 
@@ -130,9 +147,9 @@ class BatchScope:
         attempts = [each.attempt for each in staged]
         with connection.transaction():
             _be_careful(connection)
-            check_owned(connection, self._name, self._epoch)
-            self._target.move(connection, stage.table, names, attempts, rows)
-            move(connection, self._name, batch, rows)
+            self._markers.check_owned(connection, self._epoch)
+            self._target.move(connection, stage, names, attempts, rows)
+            self._markers.move(connection, batch, rows)
 
     def _settle(self, batch: Batch, error: StoreUnavailable) -> None:
         """Return where the commit was done all the same; else raise what it failed with."""
@@ -141,7 +158,7 @@ class BatchScope:
             try:
                 with connected(self._url) as connection, connection.transaction():
                     _be_careful(connection)
-                    marker = check_owned(connection, self._name, self._epoch)
+                    marker = self._markers.check_owned(connection, self._epoch)
             except StoreUnavailable as again:
                 if self._clock.now_s() > deadline_s:
                     raise CommitOutcomeUnknown(
@@ -161,7 +178,7 @@ class BatchScope:
         try:
             with connected(self._url) as connection, connection.transaction():
                 _be_careful(connection)
-                check_owned(connection, self._name, self._epoch)
+                self._markers.check_owned(connection, self._epoch)
         except Fenced as fenced:
             raise fenced from error
         except Exception:  # noqa: BLE001 - the first error is the one to tell

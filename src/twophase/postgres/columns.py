@@ -11,7 +11,8 @@ from twophase.errors import ConfigurationError
 from twophase.postgres.rows import allowed_for
 
 _COLUMNS = """
-SELECT a.attname, CASE WHEN t.typtype = 'e' THEN 'enum' WHEN e.oid IS NOT NULL AND t.typlen = -1
+SELECT a.attname, CASE WHEN a.attgenerated <> '' OR a.attidentity = 'a' THEN 'generated'
+  WHEN t.typtype = 'e' THEN 'enum' WHEN e.oid IS NOT NULL AND t.typlen = -1
   THEN e.typname || '[]' ELSE coalesce(b.typname, t.typname) END
 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
 LEFT JOIN pg_type b ON b.oid = t.typbasetype LEFT JOIN pg_type e ON e.oid = t.typelem
@@ -22,6 +23,14 @@ WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY
 _DECLARED = """
 SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
 WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped
+"""
+
+
+# The table itself, or all tables that it is made of.
+_KINDS = """
+SELECT c.relname, c.relkind::text, c.relpersistence::text FROM pg_class c
+WHERE c.oid = %(table)s::regclass
+  OR c.oid IN (SELECT relid FROM pg_partition_tree(%(table)s::regclass))
 """
 
 
@@ -46,6 +55,22 @@ def declared_in(
     return sql.SQL(", ").join(
         sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(found[name])) for name in names
     )
+
+
+def check_kind(connection: psycopg.Connection[Any], table: sql.Identifier) -> None:
+    """Refuse a table for which nothing can be promised."""
+    found = connection.execute(_KINDS, {"table": table.as_string(connection)}).fetchall()
+    for name, kind, persistence in found:
+        if kind == "f":
+            raise ConfigurationError(
+                f"{name} is a foreign table: what is written to another server is committed there "
+                "before it is committed here, and could be doubled; write to the table itself"
+            )
+        if persistence == "u":
+            raise ConfigurationError(
+                f"{name} is an unlogged table: the server empties it when it is killed, and nobody "
+                f"would write its rows again; ALTER TABLE {name} SET LOGGED"
+            )
 
 
 def check_fit(table: str, columns: dict[str, str], schema: pa.Schema) -> None:

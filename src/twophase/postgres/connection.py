@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -10,7 +10,14 @@ from psycopg.conninfo import conninfo_to_dict
 from twophase.errors import AccessDenied, ConfigurationError, RowRejected, StoreUnavailable
 from twophase.options import Secret
 
-_CONNECT_TIMEOUT_S = 10
+# Whoever is gone without a word is noticed within a minute or so, unless the url says otherwise.
+_DEFAULTS: Final[dict[str, Any]] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 20,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
+    "tcp_user_timeout": 60_000,
+}
 
 
 @contextmanager
@@ -39,7 +46,9 @@ def place_of(url: Secret) -> str:
 
 def open_connection(url: Secret) -> psycopg.Connection[Any]:
     """Return a connection on which nothing is begun unless it is asked for."""
-    return psycopg.connect(url.reveal(), autocommit=True, connect_timeout=_CONNECT_TIMEOUT_S)
+    given = conninfo_to_dict(url.reveal())
+    # Arrow's text is UTF-8, and a binary COPY is read in the client's encoding, whatever it is.
+    return psycopg.connect(**(_DEFAULTS | given | {"client_encoding": "UTF8"}), autocommit=True)
 
 
 @contextmanager
@@ -53,6 +62,10 @@ def translated() -> Iterator[None]:
         raise ConfigurationError(
             f"PostgreSQL refuses: {_said(error)}; prepared transactions need "
             "max_prepared_transactions above 0 in the server's settings, and a restart"
+        ) from error
+    except psycopg.errors.ReadOnlySqlTransaction as error:
+        raise StoreUnavailable(
+            f"PostgreSQL is a standby that takes no rows: {_said(error)}"
         ) from error
     except psycopg.ProgrammingError as error:
         raise ConfigurationError(f"PostgreSQL refuses: {_said(error)}") from error

@@ -19,6 +19,7 @@ from twophase.errors import ConfigurationError, RowRejected
 _MOMENT_OID: Final = 1184
 # PostgreSQL counts from the year 2000.
 _EPOCH_US: Final = 946_684_800_000_000
+_FIRST_US: Final = -210_866_803_200_000_000
 # The form of Arrow in which each type of PostgreSQL goes on the wire.
 _WIRE: Final[dict[str, pa.DataType]] = {
     "bool": pa.bool_(),
@@ -91,7 +92,11 @@ class Encoder:
 
     def rows(self, rows: pa.RecordBatch) -> bytes:
         """Return the rows; refuse a value that its column cannot hold."""
-        return bytes(self._encoder.write_batch(self._on_wire(rows)))
+        cells = self._on_wire(rows)
+        try:
+            return bytes(self._encoder.write_batch(cells))
+        except ValueError as error:
+            raise RowRejected(f"a row has a value that cannot be sent: {error}") from error
 
     def trailer(self) -> bytes:
         """Return how a COPY ends."""
@@ -107,8 +112,14 @@ def _cells(name: str, column: pa.Array, to: str) -> pa.Array:
     if to not in allowed_for(column.type):
         raise ConfigurationError(f"the column {name} is of type {column.type}, not for {to}")
     try:
+        _check_moments(column)
         return _converted(column, to)
     except (pa.ArrowInvalid, ValueError, struct.error) as error:
+        if "timezone" in str(error):
+            raise ConfigurationError(
+                f"the column {name} is a moment, and the session's time zone {column.type} is not "
+                "known here; set spark.sql.session.timeZone to a name such as Europe/Berlin"
+            ) from error
         raise RowRejected(
             f"the column {name} has a value that {to} cannot hold: {str(error)[:200]}"
         ) from error
@@ -119,12 +130,15 @@ def _converted(column: pa.Array, to: str) -> pa.Array:
     if to.endswith("[]"):
         return _arrays(column, to.removesuffix("[]"))
     if to == "uuid":
-        return pa.array((v and UUID(v).bytes for v in column.to_pylist()), pa.binary())
+        values = column.to_pylist()
+        return pa.array((None if v is None else UUID(v).bytes for v in values), pa.binary())
     if to == "jsonb":
         # The version of its form goes before the text.
         return pc.binary_join_element_wise(b"\x01", column.cast(pa.binary()), b"")
     if to == "timestamp" and types.is_timestamp(kind) and kind.tz is not None:
         return pc.local_timestamp(column)
+    if to == "float4" and types.is_float64(kind):
+        return _narrowed(column)
     return column.cast(_wire(to, kind))
 
 
@@ -132,10 +146,38 @@ def _arrays(column: pa.ListArray, inside: str) -> pa.Array:
     kind = column.type.value_type
     if inside == "timestamptz":
         return pa.array(map(_moments, column.cast(pa.list_(pa.int64()))), pa.binary())
-    if inside == "timestamp" and kind.tz is not None:
-        values = pc.local_timestamp(column.values)
-        return pa.ListArray.from_arrays(column.offsets, values, mask=column.is_null())
+    if inside == "timestamp" and types.is_timestamp(kind) and kind.tz is not None:
+        return _inside(column, pc.local_timestamp)
+    if inside == "float4" and types.is_float64(kind):
+        return _inside(column, _narrowed)
     return column.cast(pa.list_(_wire(inside, kind)))
+
+
+def _inside(column: pa.ListArray, act: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """Return the arrays with what is in them converted; a slice is copied, and begins at 0 then."""
+    whole = pa.concat_arrays([column])
+    return pa.ListArray.from_arrays(whole.offsets, act(whole.values), mask=whole.is_null())
+
+
+def _narrowed(column: pa.Array) -> pa.Array:
+    """Return float4 for float8: rounded, but neither to infinity nor to nothing."""
+    narrow = column.cast(pa.float32())
+    too_large = pc.and_(pc.is_inf(narrow), pc.is_finite(column))
+    too_small = pc.and_(pc.equal(narrow, 0), pc.not_equal(column, 0))
+    if pc.any(pc.or_(too_large, too_small)).as_py():
+        raise ValueError("a number is out of the range of float4")
+    return narrow
+
+
+def _check_moments(column: pa.Array) -> None:
+    """Refuse what is before PostgreSQL's first day; at the far end it goes further than Spark."""
+    values = column
+    while types.is_list(values.type) or types.is_large_list(values.type):
+        values = values.flatten()
+    if types.is_timestamp(values.type) and len(values):
+        first = pc.min(values.cast(pa.timestamp("us")).cast(pa.int64())).as_py()
+        if first is not None and first < _FIRST_US:
+            raise ValueError("a moment is before 4713 BC")
 
 
 def _wire(to: str, kind: pa.DataType) -> pa.DataType:

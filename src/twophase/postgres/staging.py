@@ -26,8 +26,8 @@ ATTEMPT: Final = "twophase_attempt"
 _PREFIX: Final = "twophase_stage"
 _LOCK_WAIT: Final = "500ms"
 _FIND: Final = (
-    "SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace "
-    "AND relkind = 'r' AND starts_with(relname, %s)"
+    "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+    "WHERE n.nspname = %s AND c.relkind = 'r' AND starts_with(c.relname, %s)"
 )
 
 
@@ -36,14 +36,20 @@ class Stage:
     """The staging table of one try of one batch; it goes to the tasks."""
 
     url: Secret
-    table: str
+    schema: str
+    name: str
+
+    @property
+    def table(self) -> sql.Identifier:
+        """The table, wherever it is named."""
+        return sql.Identifier(self.schema, self.name)
 
     def fill(self, attempt: int, batches: Iterable[pa.RecordBatch]) -> int:
         """Copy all rows of an attempt, in one transaction; return how many they are."""
         count = 0
         with (
             connected(self.url) as connection,
-            Copying(connection, sql.Identifier(self.table)) as copying,
+            Copying(connection, self.table) as copying,
         ):
             for batch in batches:
                 if batch.num_rows:
@@ -54,10 +60,11 @@ class Stage:
 
 
 class Staging:
-    """The staging tables of one sink; `target` is the table that the rows are for."""
+    """The staging tables of one sink, in the schema of the table that the rows are for."""
 
-    def __init__(self, url: Secret, name: str, target: sql.Identifier) -> None:
+    def __init__(self, url: Secret, name: str, schema: str, target: sql.Identifier) -> None:
         self._url = url
+        self._schema = schema
         self._target = target
         # The names of tables are short; this part tells one sink's from another's.
         self._prefix = f"{_PREFIX}_{hashlib.sha256(name.encode()).hexdigest()[:12]}_"
@@ -69,11 +76,11 @@ class Staging:
         """Make the table of one try, with the types of the target's columns."""
         if ATTEMPT in names:
             raise ConfigurationError(f"the column {ATTEMPT} is the sink's own name; rename it")
-        stage = Stage(self._url, f"{self._prefix}{epoch}_{batch}")
+        stage = Stage(self._url, self._schema, f"{self._prefix}{epoch}_{batch}")
         make = "CREATE UNLOGGED TABLE {} ({}, {} int8) WITH (autovacuum_enabled = false)"
         connection.execute(
             sql.SQL(make).format(
-                sql.Identifier(stage.table),
+                stage.table,
                 declared_in(connection, self._target, names),
                 sql.Identifier(ATTEMPT),
             )
@@ -82,7 +89,9 @@ class Staging:
 
     def tables(self, connection: psycopg.Connection[Any]) -> list[str]:
         """Return the names of all staging tables of the sink."""
-        return [name for (name,) in connection.execute(_FIND, [self._prefix]).fetchall()]
+        return [
+            name for (name,) in connection.execute(_FIND, [self._schema, self._prefix]).fetchall()
+        ]
 
     def sweep(self, connection: psycopg.Connection[Any], epoch: int) -> tuple[str, ...]:
         """Drop the tables of this driver and older ones; return a warning for each that stays.
@@ -94,11 +103,14 @@ class Staging:
             found = self._named.fullmatch(table)
             if found is None or int(found[1]) > epoch:
                 continue
-            drop = sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(table))
+            drop = sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(self._schema, table))
             try:
                 with connection.transaction():
                     connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_WAIT}'")
                     connection.execute(drop)
-            except psycopg.errors.LockNotAvailable:
-                warnings.append(f"the staging table {table} is in use and stays for now")
+            except (
+                psycopg.errors.LockNotAvailable,
+                psycopg.errors.InsufficientPrivilege,
+            ) as error:
+                warnings.append(f"the staging table {table} stays for now: {error}")
         return tuple(warnings)

@@ -19,7 +19,7 @@ from twophase.errors import (
 )
 from twophase.log.decision import Committable
 from twophase.options import Secret
-from twophase.postgres.columns import check_fit, columns_of, table_of
+from twophase.postgres.columns import check_fit, check_kind, columns_of, table_of
 from twophase.postgres.connection import connected, open_connection, place_of, translated
 from twophase.postgres.copying import Copying
 from twophase.two_phase import TwoPhaseCommitSink
@@ -28,6 +28,7 @@ from twophase.two_phase import TwoPhaseCommitSink
 COMMITS: Final = "twophase_commits"
 _NAME_BYTES_MAX: Final = 199
 _KEPT_BATCHES: Final = 2
+_LOCK_WAIT: Final = "60s"
 _BUSY_WAIT_S: Final = 30.0
 _POLL_S: Final = 0.01
 _BUSY: Final = "is busy"
@@ -63,6 +64,7 @@ class PostgresTable(TwoPhaseCommitSink[_Open]):
     def check(self, schema: pa.Schema) -> None:
         """Compare with the table's columns: each by name and type."""
         with connected(self._url) as connection:
+            check_kind(connection, self._table)
             columns = columns_of(connection, self._table)
         check_fit(self._named, columns, schema)
 
@@ -77,6 +79,9 @@ class PostgresTable(TwoPhaseCommitSink[_Open]):
             connection = open_connection(self._url)
             self._make_commits(connection)
             connection.execute("BEGIN")
+            # An attempt that lost may have prepared a row with the same key: only the end of the
+            # batch lets go of that, and this attempt must not wait for it.
+            connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_WAIT}'")
         return _Open(attempt.name, connection, Copying(connection, self._table))
 
     def write(self, transaction: _Open, rows: pa.RecordBatch) -> None:

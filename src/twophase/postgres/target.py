@@ -8,8 +8,8 @@ import pyarrow as pa
 from psycopg import sql
 
 from twophase.errors import ConfigurationError, RowRejected, StoreUnavailable
-from twophase.postgres.columns import check_fit, columns_of, table_of
-from twophase.postgres.staging import ATTEMPT
+from twophase.postgres.columns import check_fit, check_kind, columns_of, table_of
+from twophase.postgres.staging import ATTEMPT, Stage
 
 # The columns of each unique index that ON CONFLICT can go by.
 _KEYS: Final = """
@@ -18,6 +18,11 @@ SELECT array_agg(a.attname::text) FROM pg_index i JOIN pg_attribute a ON a.attre
 WHERE i.indrelid = %s::regclass AND i.indisunique AND i.indisvalid AND i.indimmediate
   AND i.indpred IS NULL AND i.indexprs IS NULL GROUP BY i.indexrelid
 """
+
+_SCHEMA: Final = (
+    "SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+    "WHERE c.oid = %s::regclass"
+)
 
 
 class Target:
@@ -30,8 +35,15 @@ class Target:
             key = (key,)
         self.key = tuple(key)
 
+    def schema(self, connection: psycopg.Connection[Any]) -> str:
+        """Return the schema that the table is in."""
+        named = self.table.as_string(connection)
+        ((schema,),) = connection.execute(_SCHEMA, [named]).fetchall()
+        return str(schema)
+
     def check(self, connection: psycopg.Connection[Any], schema: pa.Schema) -> None:
         """Refuse rows that do not fit, and a key that is none, by name."""
+        check_kind(connection, self.table)
         check_fit(self.named, columns_of(connection, self.table), schema)
         missing = [name for name in self.key if name not in schema.names]
         if missing:
@@ -52,21 +64,21 @@ class Target:
     def move(
         self,
         connection: psycopg.Connection[Any],
-        stage: str,
+        stage: Stage,
         names: Sequence[str],
         attempts: Sequence[int],
         rows: int,
     ) -> None:
         """Bring the rows of these attempts, which must be so many, from a staging table."""
         columns = sql.SQL(", ").join(map(sql.Identifier, names))
-        source = sql.SQL("FROM {} WHERE {} = ANY (%s)").format(
-            sql.Identifier(stage), sql.Identifier(ATTEMPT)
+        source = sql.SQL("FROM {} WHERE {} = ANY ({}::int8[])").format(
+            stage.table, sql.Identifier(ATTEMPT), sql.Literal(list(attempts))
         )
         insert = sql.SQL("INSERT INTO {} ({}) SELECT {} {} {}").format(
             self.table, columns, columns, source, self._conflict(names)
         )
         try:
-            moved = connection.execute(insert, [list(attempts)]).rowcount
+            moved = connection.execute(insert).rowcount
         except psycopg.errors.CardinalityViolation as error:
             raise RowRejected(
                 f"two rows of the batch have the same key ({', '.join(self.key)}) and nobody says "
@@ -76,10 +88,10 @@ class Target:
             return
         # A trigger or rule of the table may take rows out; what counts is what was staged.
         count = sql.SQL("SELECT count(*) {}").format(source)
-        (staged,) = connection.execute(count, [list(attempts)]).fetchone() or (0,)
+        (staged,) = connection.execute(count).fetchone() or (0,)
         if staged != rows:
             raise StoreUnavailable(
-                f"{staged} of {rows} rows are in the staging table {stage}: the server was "
+                f"{staged} of {rows} rows are in the staging table {stage.name}: the server was "
                 "restarted, which empties it; nothing is written; start again"
             )
 

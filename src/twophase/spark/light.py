@@ -51,6 +51,8 @@ def light_rows(frame: "DataFrame") -> "DataFrame | None":
     kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
     if any(_NESTED.match(kind) for kind in kinds.values()) or len(kinds) < len(frame.columns):
         return None
+    if any(name.lower() == _FLAG for name in kinds):
+        return None
     rows = int(session.conf.get(_SETTING) or 0)
     share_bytes = _BATCH_BYTES // rows - _FIXED_BYTES * len(kinds) if rows > 0 else 0
     if share_bytes < _SHARE_MIN_BYTES:

@@ -31,7 +31,7 @@ class PostgresSink(ScopeSink):
     that the DataFrame lacks get their defaults. Rows are appended, or, where `key` names columns,
     put in the place of the row with the same key, which a unique index of the table must find.
 
-    Beside the table are made: `twophase_sinks`, with a row for each sink, and for each batch a
+    In the table's schema are made: `twophase_sinks`, with a row for each sink, and for each batch a
     staging table `twophase_stage_...`, which is dropped after it. Over Spark Connect give `owner`
     and `checkpoint`.
     """
@@ -61,7 +61,9 @@ class PostgresSink(ScopeSink):
         return place_of(self._url)
 
     def _make_scope(self, frame: "DataFrame", root: str, name: SinkName) -> BatchScope:  # noqa: ARG002
-        return BatchScope(self._url, self._target, name.transactional_id)
+        with connected(self._url) as connection:
+            schema = self._target.schema(connection)
+        return BatchScope(self._url, self._target, schema, name.transactional_id)
 
     def _tasks(
         self, frame: "DataFrame", schema: pa.Schema, batch: Batch, rows: RowRunner

@@ -27,8 +27,18 @@ class RowRunner:
         self._may_guess = may_guess
         self._heavy = False
 
-    def run(self, frame: "DataFrame", task: RowTask, tells: pa.Schema) -> list[dict[str, Any]]:
-        """Return what the tasks that won have told; the first column of it is never null."""
+    def run(
+        self,
+        frame: "DataFrame",
+        task: RowTask,
+        tells: pa.Schema,
+        *,
+        between: Callable[[], None] = lambda: None,
+    ) -> list[dict[str, Any]]:
+        """Return what the tasks that won have told; the first column of it is never null.
+
+        `between` ends what the tasks have left in the store, before they run again, weighed.
+        """
         if not self._heavy and self._may_guess(frame):
             form = light_rows(frame)
             if form is not None:
@@ -36,6 +46,7 @@ class RowRunner:
                 self._heavy = any(row[tells.names[0]] is None for row in rows)
                 if not self._heavy:
                     return rows
+                between()
         return _collected(frame, task, tells, _ROWS_BYTES)
 
 

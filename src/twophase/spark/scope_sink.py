@@ -12,6 +12,7 @@ from twophase.commit.naming import SinkName
 from twophase.commit.recovery import Batch
 from twophase.commit.refusals import RUN_OWNER
 from twophase.commit.turns import Ended
+from twophase.errors import WrongBatch
 from twophase.observe import BatchRecord, Hook, notify, scope_record
 from twophase.spark.connect import checked_owner
 from twophase.spark.jobs import check_is_job, execute
@@ -53,10 +54,12 @@ class ScopeSink(ABC):
         self._scope: tuple[str, Scope] | None = None
         self._checked: tuple[Any, pa.Schema] | None = None
         self._rows = RowRunner(stream_may_guess)
+        # The batch whose call failed, wherever; whoever catches the error must not go past it.
+        self._failed: int | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the settings only: a sink that is sent to a Spark Connect server begins there."""
-        here = {"_made", "_scope", "_checked", "_rows"}
+        here = {"_made", "_scope", "_checked", "_rows", "_failed"}
         return {name: value for name, value in vars(self).items() if name not in here}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -70,6 +73,20 @@ class ScopeSink(ABC):
 
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
         """Write one micro-batch; Spark calls this."""
+        if self._failed is not None and self._failed < batch_id:
+            raise WrongBatch(
+                f"batch {self._failed} failed and its error did not end the query; batch "
+                f"{batch_id} would leave its rows out; let the sink's errors reach Spark",
+                sink_id=self.sink_id,
+            )
+        try:
+            self._write_batch(frame, batch_id)
+        except BaseException:
+            self._failed = batch_id
+            raise
+        self._failed = None
+
+    def _write_batch(self, frame: "DataFrame", batch_id: int) -> None:
         schema = self._checked_schema(frame)
         call = stream_batch(frame, batch_id, self._made)
         root = self._root(call.root)

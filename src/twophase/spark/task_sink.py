@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from twophase.attempt import run_attempt
-from twophase.commit.attempts import Attempt, prefix_of
+from twophase.commit.attempts import Attempt, Stale, prefix_of
 from twophase.commit.naming import SinkName
 from twophase.commit.recovery import Batch
 from twophase.errors import ConfigurationError
@@ -116,7 +116,9 @@ class _SparkTasks:
     def run(self, prefix: str, epoch: int) -> list[Prepared]:
         """Run all; Spark hands back the result of one attempt for each task, the winner's."""
         task = WriteTask(self.sink, prefix, epoch, self.batch.number)
-        return [_prepared(row) for row in self.rows.run(self.frame, task, _TELLS)]
+        stale = Stale(prefix, epoch, self.batch.number)
+        rows = self.rows.run(self.frame, task, _TELLS, between=lambda: self.sink.recover(stale))
+        return [_prepared(row) for row in rows]
 
     def execute(self) -> None:
         """Execute the plan and write nothing: state stores advance only by that."""

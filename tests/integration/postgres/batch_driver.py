@@ -21,6 +21,7 @@ from twophase.commit.recovery import Batch
 from twophase.errors import TwoPhaseError
 from twophase.options import Secret
 from twophase.postgres.batch_scope import BatchScope, Staged
+from twophase.postgres.connection import connected
 from twophase.postgres.target import Target
 
 BATCHES, TASKS, ROWS = 2, 2, 3
@@ -97,7 +98,9 @@ def main(arguments):
     steps = Steps(arguments.get("at"), act, after=arguments.get("after", False))
     watch(steps)
     url, target = Secret(arguments["url"]), Target(arguments["table"])
-    scope = BatchScope(url, target, arguments["name"])
+    with connected(url) as connection:
+        schema = target.schema(connection)
+    scope = BatchScope(url, target, schema, arguments["name"])
     done = Path(arguments["done"])
     first = int(done.read_text()) if done.exists() else 0
     for number in range(first, BATCHES):

@@ -127,6 +127,9 @@ CONVERTED = [
     ("numeric(10, 1)", pa.decimal128(38, 18), decimal.Decimal("1.25"), decimal.Decimal("1.3")),
     ("float8", pa.int64(), 2**53, float(2**53)),
     ("float8", pa.decimal128(12, 2), decimal.Decimal("1.25"), 1.25),
+    ("float4", pa.float64(), 0.1, 0.1),
+    ("float4[]", pa.list_(pa.float64()), [0.0, None, math.inf], [0.0, None, math.inf]),
+    ("timestamp[]", pa.list_(pa.date32()), [dt.date(2026, 1, 2)], [dt.datetime(2026, 1, 2)]),  # noqa: DTZ001
     ("char(3)", pa.string(), "a", "a  "),
     ("json", pa.string(), '{"a":  1}', {"a": 1}),
     ("mood", pa.string(), "fine", "fine"),
@@ -142,6 +145,12 @@ CONVERTED = [
     ),
 ]
 UNFIT = [
+    ("float4", pa.float64(), 1e300, "the column a has a value that float4 cannot hold"),
+    ("float4[]", pa.list_(pa.float64()), [1.0, 1e-300], "float4.. cannot hold"),
+    ("timestamptz", NEW_YORK, dt.timedelta(days=-2_500_000), "a moment is before 4713 BC"),
+    ("timestamp", NEW_YORK, dt.timedelta(days=-2_500_000), "a moment is before 4713 BC"),
+    ("timestamptz[]", pa.list_(NEW_YORK), [dt.timedelta(-2_500_000)], "before 4713 BC"),
+    ("uuid", pa.string(), "", "the column a has a value that uuid cannot hold"),
     ("int2", pa.int64(), 32768, "the column a has a value that int2 cannot hold"),
     ("float8", pa.int64(), 2**53 + 1, "the column a has a value that float8 cannot hold"),
     ("uuid", pa.string(), "no uuid", "the column a has a value that uuid cannot hold"),
@@ -190,12 +199,22 @@ def test_values_are_converted(postgres_url, make_table, kind, arrow, value, expe
     assert rows_of(postgres_url, table) == [(expected,)]
 
 
+def in_arrow(value, kind):
+    """One value; a moment that Python cannot have is given as a time since 1970."""
+    inside = value[0] if isinstance(value, list) else value
+    if isinstance(inside, dt.timedelta):
+        plain = pa.list_(pa.int64()) if isinstance(value, list) else pa.int64()
+        number = inside // dt.timedelta(microseconds=1)
+        return pa.array([[number] if isinstance(value, list) else number], plain).cast(kind)
+    return pa.array([value], kind)
+
+
 @pytest.mark.usefixtures("own_types")
 @pytest.mark.parametrize(("kind", "arrow", "value", "told"), UNFIT)
 def test_a_value_that_does_not_fit(postgres_url, make_table, kind, arrow, value, told):
     """Is refused, and nothing is written."""
     table = make_table(f"a {kind}")
-    rows = pa.RecordBatch.from_arrays([pa.array([value], arrow)], names=["a"])
+    rows = pa.RecordBatch.from_arrays([in_arrow(value, arrow)], names=["a"])
     with pytest.raises(RowRejected, match=told):
         written(postgres_url, table, rows)
     assert rows_of(postgres_url, table) == []
@@ -255,6 +274,79 @@ def test_a_column_that_does_not_fit(postgres_url, make_table, kind, told):
     table = make_table("a int8")
     with pytest.raises(ConfigurationError, match=told):
         PostgresTable(postgres_url, table).check(pa.schema([("a", kind)]))
+
+
+def test_slices(postgres_url, make_table):
+    """Arrays that are a part of longer ones are sent as the part."""
+    kind = pa.list_(NEW_YORK)
+    whole = pa.array([[EPOCH], None, [MOMENT, None], []], kind)
+    table = make_table("a timestamp[]")
+    rows = pa.RecordBatch.from_arrays([whole.slice(1, 2)], names=["a"])
+    sink, committable = written(postgres_url, table, rows)
+    sink.commit(committable)
+    local = dt.datetime(2026, 11, 16, 7, 30, 59, 123456)  # noqa: DTZ001
+    assert rows_of(postgres_url, table) == [(None,), ([local, None],)]
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "UTF8"])
+def test_text_is_text_in_any_encoding(postgres_url, encoding):
+    """Whatever the client or the database is set to; what the database cannot hold is refused."""
+    name = f"encoded_{uuid4().hex[:8]}"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(
+            f"CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0 LOCALE 'C'"
+        )
+    url = f"{postgres_url.rpartition('/')[0]}/{name}?client_encoding=latin1"
+    with psycopg.connect(url) as connection:
+        connection.execute("CREATE TABLE t (a text)")
+    sink, committable = written(url, "t", pa.RecordBatch.from_pydict({"a": ["é"]}))
+    sink.commit(committable)
+    with psycopg.connect(url, client_encoding="UTF8") as connection:
+        found = connection.execute("SELECT a, char_length(a) FROM t").fetchall()
+    assert found == [("é", 1)]
+    if encoding == "LATIN1":
+        with pytest.raises(RowRejected, match="PostgreSQL refuses a row"):
+            written(url, "t", pa.RecordBatch.from_pydict({"a": ["✓"]}))
+
+
+@pytest.mark.parametrize(
+    "column", ["GENERATED ALWAYS AS (1) STORED", "GENERATED ALWAYS AS IDENTITY"]
+)
+def test_a_column_that_the_server_fills(postgres_url, make_table, column):
+    """Is refused before anything is written."""
+    table = make_table(f"a int4 {column}, b int4")
+    with pytest.raises(ConfigurationError, match="the column a is of type int32 and generated"):
+        PostgresTable(postgres_url, table).check(pa.schema([("a", pa.int32())]))
+
+
+def test_a_table_that_forgets(postgres_url, make_table):
+    """Unlogged tables are refused, also as a part of one that is not, and foreign ones."""
+    table, parted = make_table("a int"), f"parted_{uuid4().hex[:8]}"
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute(f"ALTER TABLE {table} SET UNLOGGED")
+        connection.execute(f"CREATE TABLE {parted} (a int) PARTITION BY RANGE (a)")
+        connection.execute(
+            f"CREATE UNLOGGED TABLE {parted}_1 PARTITION OF {parted} FOR VALUES FROM (0) TO (9)"
+        )
+        connection.execute(f"CREATE FOREIGN DATA WRAPPER {table}_w")
+        connection.execute(f"CREATE SERVER {table}_s FOREIGN DATA WRAPPER {table}_w")
+        connection.execute(f"CREATE FOREIGN TABLE {table}_f (a int) SERVER {table}_s")
+    unlogged, foreign = r"is an unlogged table.*SET LOGGED", "is a foreign table"
+    for name, told in ((table, unlogged), (parted, unlogged), (f"{table}_f", foreign)):
+        with pytest.raises(ConfigurationError, match=told):
+            PostgresTable(postgres_url, name).check(pa.schema([("a", pa.int32())]))
+
+
+def test_an_attempt_does_not_wait_for_ever_for_one_that_lost(postgres_url, make_table, monkeypatch):
+    """Where both have prepared a row with the same key, the later one fails and is told why."""
+    monkeypatch.setattr("twophase.postgres.table._LOCK_WAIT", "200ms")
+    table, start = make_table("id int8 PRIMARY KEY"), prefix()
+    rows = pa.RecordBatch.from_pydict({"id": [1]})
+    written(postgres_url, table, rows, start)
+    sink = PostgresTable(postgres_url, table)
+    with pytest.raises(StoreUnavailable, match="lock timeout"):
+        run_attempt(sink, Attempt(start, 1, 0, 0, 1), [rows])
+    sink.recover(Stale(start, 1, 0))
 
 
 def test_a_column_or_table_that_is_not_there(postgres_url, make_table):
