@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from support.streams import Files, run
 
-from twophase import PostgresSink, TaskSink
+from twophase import KafkaSink, PostgresSink, TaskSink
 from twophase.errors import ConfigurationError, WrongBatch
 from twophase.postgres.table import PostgresTable
 
@@ -47,13 +47,24 @@ def test_rows_that_are_not_light_do_not_meet_themselves(
     assert ids(postgres_url, table) == list(range(100))
 
 
-def test_no_batch_is_left_out(spark, postgres_url, tmp_path):
-    """A user who catches the first error, of a check, is stopped at the next batch."""
-    files = Files(spark, tmp_path / "source", "id long")
+def to_kafka(kafka, _url):
+    """A sink to a topic that is not there."""
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
+    return KafkaSink(sink_id=f"left-{uuid4().hex[:8]}", topic="nowhere", options=options)
+
+
+def to_postgres(_kafka, url):
+    """A sink to a table that is not there."""
+    return PostgresSink(url, "nowhere", sink_id=f"left-{uuid4().hex[:8]}")
+
+
+@pytest.mark.parametrize("make", [to_kafka, to_postgres])
+def test_no_batch_is_left_out(make, spark, kafka, postgres_url, tmp_path):
+    """A user who catches an error, be it of a first look, is stopped at the next batch."""
+    files = Files(spark, tmp_path / "source", "value string")
     for number in range(2):
-        files.add({"id": number})
-    sink = PostgresSink(postgres_url, "nowhere", sink_id=f"left-{uuid4().hex[:8]}")
-    said = []
+        files.add({"value": str(number)})
+    sink, said = make(kafka, postgres_url), []
 
     def careless(frame, batch_id):
         try:

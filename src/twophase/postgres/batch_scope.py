@@ -95,7 +95,10 @@ class BatchScope:
                 tasks.execute()
                 self._turns.end()
                 return Ended(Outcome.SKIPPED, 0, 0.0, 0.0, ())
-            stage = self._staging.make(connection, self._epoch, batch.number, tasks.schema.names)
+            with connection.transaction():
+                _be_careful(connection)
+                names = tasks.schema.names
+                stage = self._staging.make(connection, self._epoch, batch.number, names)
         try:
             ended = self._brought(batch, tasks, stage)
         except Exception:
@@ -194,5 +197,4 @@ class BatchScope:
 
 
 def _be_careful(connection: psycopg.Connection[Any]) -> None:
-    for each in _CAREFUL:
-        connection.execute(each)
+    connection.execute(";".join(_CAREFUL))

@@ -34,12 +34,24 @@ WHERE c.oid = %(table)s::regclass
 """
 
 
+_SCHEMA = """
+SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = %s::regclass
+"""
+
+
 def table_of(table: str) -> sql.Identifier:
     """Return the table that a user names: "name" or "schema.name"."""
     parts = table.split(".")
     if not all(parts) or len(parts) > 2:  # noqa: PLR2004
         raise ConfigurationError(f"table is {table!r}; allowed is a name or schema.name")
     return sql.Identifier(*parts)
+
+
+def schema_of(connection: psycopg.Connection[Any], table: sql.Identifier) -> str:
+    """Return the schema that the table is in."""
+    ((schema,),) = connection.execute(_SCHEMA, [table.as_string(connection)]).fetchall()
+    return str(schema)
 
 
 def columns_of(connection: psycopg.Connection[Any], table: sql.Identifier) -> dict[str, str]:

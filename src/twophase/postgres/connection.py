@@ -1,10 +1,12 @@
 """Connections to PostgreSQL, and what its errors mean here."""
 
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import psycopg
+from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 
 from twophase.errors import AccessDenied, ConfigurationError, RowRejected, StoreUnavailable
@@ -37,10 +39,13 @@ def place_of(url: Secret) -> str:
     try:
         parts = conninfo_to_dict(url.reveal())
     except psycopg.ProgrammingError:
+        parts = {"port": "none"}
+    # A password with a slash in it is read as a port: it must not be quoted by whoever connects.
+    if not re.fullmatch("[0-9,]*", str(parts.get("port") or "")):
         raise ConfigurationError(
             "url is no address of a database; allowed is postgresql://user@host:5432/name, or "
-            "host=... dbname=... as libpq has it"
-        ) from None
+            "host=... dbname=... as libpq has it; in a password write / as %2F, @ as %40, : as %3A"
+        )
     return f"{parts.get('host', '')}:{parts.get('port', '')}/{parts.get('dbname', '')}"
 
 
@@ -56,23 +61,28 @@ def translated() -> Iterator[None]:
     """Raise the errors of the driver as our own: what each asks of its caller."""
     try:
         yield
-    except psycopg.errors.InsufficientPrivilege as error:
+    except errors.InsufficientPrivilege as error:
         raise AccessDenied(f"PostgreSQL refuses: {_said(error)}") from error
-    except psycopg.errors.ObjectNotInPrerequisiteState as error:
+    except errors.ObjectNotInPrerequisiteState as error:
         raise ConfigurationError(
             f"PostgreSQL refuses: {_said(error)}; prepared transactions need "
             "max_prepared_transactions above 0 in the server's settings, and a restart"
         ) from error
-    except psycopg.errors.ReadOnlySqlTransaction as error:
+    except errors.ReadOnlySqlTransaction as error:
         raise StoreUnavailable(
             f"PostgreSQL is a standby that takes no rows: {_said(error)}"
         ) from error
-    except psycopg.ProgrammingError as error:
-        raise ConfigurationError(f"PostgreSQL refuses: {_said(error)}") from error
-    except (psycopg.DataError, psycopg.IntegrityError) as error:
+    except (psycopg.DataError, psycopg.IntegrityError, errors.RaiseException) as error:
         raise RowRejected(f"PostgreSQL refuses a row: {_said(error)}") from error
-    except psycopg.OperationalError as error:
+    except (psycopg.ProgrammingError, psycopg.NotSupportedError) as error:
+        raise ConfigurationError(f"PostgreSQL refuses: {_said(error)}") from error
+    except (psycopg.OperationalError, errors.IdleInTransactionSessionTimeout) as error:
         raise StoreUnavailable(f"PostgreSQL does not answer: {_said(error)}") from error
+
+
+def unless_there() -> suppress:
+    """Suppress what PostgreSQL says where two make the same table at the same moment."""
+    return suppress(errors.UniqueViolation, errors.DuplicateTable, errors.DuplicateObject)
 
 
 def _said(error: Exception) -> str:

@@ -15,7 +15,6 @@ moves the marker must still have the epoch of its claim. It is no lower than the
 that it does not come again where a row was deleted.
 """
 
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -32,6 +31,7 @@ from twophase.errors import (
     RecoveryError,
     StoreUnavailable,
 )
+from twophase.postgres.connection import unless_there
 
 MARKERS: Final = "twophase_sinks"
 _MAKE: Final = sql.SQL(
@@ -73,12 +73,12 @@ class Markers:
 
     def __init__(self, schema: str, name: str) -> None:
         self._table = sql.Identifier(schema, MARKERS)
-        self._shown = f"{schema}.{MARKERS}"
+        self._shown = self._table.as_string()
         self._name = name
 
     def make(self, connection: psycopg.Connection[Any]) -> None:
         """Make the table if it is not there; another may be making it at the same time."""
-        with suppress(psycopg.errors.UniqueViolation, psycopg.errors.DuplicateTable):
+        with unless_there():
             connection.execute(_MAKE.format(self._table))
 
     def claim(self, connection: psycopg.Connection[Any], batch: Batch) -> tuple[int, bool]:

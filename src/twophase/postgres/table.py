@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,8 +18,14 @@ from twophase.errors import (
 )
 from twophase.log.decision import Committable
 from twophase.options import Secret
-from twophase.postgres.columns import check_fit, check_kind, columns_of, table_of
-from twophase.postgres.connection import connected, open_connection, place_of, translated
+from twophase.postgres.columns import check_fit, check_kind, columns_of, schema_of, table_of
+from twophase.postgres.connection import (
+    connected,
+    open_connection,
+    place_of,
+    translated,
+    unless_there,
+)
 from twophase.postgres.copying import Copying
 from twophase.two_phase import TwoPhaseCommitSink
 
@@ -57,6 +62,7 @@ class PostgresTable(TwoPhaseCommitSink[_Open]):
         self._table = table_of(table)
         self._named = table
         self._made = False
+        self._schema: str | None = None
 
     def __repr__(self) -> str:
         return f"<PostgresTable {self._named}>"
@@ -95,7 +101,7 @@ class PostgresTable(TwoPhaseCommitSink[_Open]):
         insert = sql.SQL("INSERT INTO {} (name) VALUES ({})")
         with translated():
             transaction.copying.finish()
-            connection.execute(insert.format(sql.Identifier(COMMITS), sql.Literal(name)))
+            connection.execute(insert.format(self._commits(connection), sql.Literal(name)))
             connection.execute(sql.SQL("PREPARE TRANSACTION {}").format(sql.Literal(name)))
         connection.close()
         return {"name": name}
@@ -108,7 +114,7 @@ class PostgresTable(TwoPhaseCommitSink[_Open]):
                 return
             noted = connection.execute(
                 sql.SQL("SELECT 1 FROM {} WHERE name = {}").format(
-                    sql.Identifier(COMMITS), sql.Literal(name)
+                    self._commits(connection), sql.Literal(name)
                 )
             ).fetchone()
         if noted is None:
@@ -144,12 +150,12 @@ class PostgresTable(TwoPhaseCommitSink[_Open]):
                     self._ended(connection, "ROLLBACK", gid)
             notes = connection.execute(
                 sql.SQL("SELECT name FROM {} WHERE starts_with(name, %s)").format(
-                    sql.Identifier(COMMITS)
+                    self._commits(connection)
                 ),
                 [stale.prefix],
             ).fetchall()
             connection.execute(
-                sql.SQL("DELETE FROM {} WHERE name = ANY(%s)").format(sql.Identifier(COMMITS)),
+                sql.SQL("DELETE FROM {} WHERE name = ANY(%s)").format(self._commits(connection)),
                 [[name for (name,) in notes if name in old]],
             )
 
@@ -175,7 +181,12 @@ class PostgresTable(TwoPhaseCommitSink[_Open]):
         if self._made:
             return
         made = "CREATE TABLE IF NOT EXISTS {} (name text PRIMARY KEY)"
-        # Two at once: the other has made it.
-        with suppress(psycopg.errors.UniqueViolation, psycopg.errors.DuplicateTable):
-            connection.execute(sql.SQL(made).format(sql.Identifier(COMMITS)))
+        with unless_there():
+            connection.execute(sql.SQL(made).format(self._commits(connection)))
         self._made = True
+
+    def _commits(self, connection: psycopg.Connection[Any]) -> sql.Identifier:
+        """Return the table of notes; it lies beside the table, under any role and search path."""
+        if self._schema is None:
+            self._schema = schema_of(connection, self._table)
+        return sql.Identifier(self._schema, COMMITS)

@@ -19,11 +19,6 @@ WHERE i.indrelid = %s::regclass AND i.indisunique AND i.indisvalid AND i.indimme
   AND i.indpred IS NULL AND i.indexprs IS NULL GROUP BY i.indexrelid
 """
 
-_SCHEMA: Final = (
-    "SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-    "WHERE c.oid = %s::regclass"
-)
-
 
 class Target:
     """A table, and the columns that make a key, if rows are to replace those with the same one."""
@@ -34,12 +29,6 @@ class Target:
         if isinstance(key, str):
             key = (key,)
         self.key = tuple(key)
-
-    def schema(self, connection: psycopg.Connection[Any]) -> str:
-        """Return the schema that the table is in."""
-        named = self.table.as_string(connection)
-        ((schema,),) = connection.execute(_SCHEMA, [named]).fetchall()
-        return str(schema)
 
     def check(self, connection: psycopg.Connection[Any], schema: pa.Schema) -> None:
         """Refuse rows that do not fit, and a key that is none, by name."""

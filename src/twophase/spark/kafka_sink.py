@@ -28,7 +28,7 @@ from twophase.spark.light import job_may_guess, stream_may_guess
 from twophase.spark.path import Path, Size, choose, likely_light
 from twophase.spark.stream import SinkObject, StreamBatch, stream_batch, wall_ms
 from twophase.spark.unrouted import write_unrouted
-from twophase.spark.written import Written, check_not_written, note_written
+from twophase.spark.written import Calls, Written, check_not_written, note_written
 from twophase.watch import Watch
 
 if TYPE_CHECKING:
@@ -103,10 +103,11 @@ class KafkaSink:
         self._made = SinkObject(self._checkpoint, self._owner, uuid4().hex, wall_ms())
         # Two queries that were given one sink object: the second waits, and is then refused.
         self._one_call = threading.Lock()
+        self._calls = Calls(self.sink_id)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the settings only: a sink that is sent to a Spark Connect server begins there."""
-        here = {"_machine", "_size", "_store", "_wire", "_made", "_one_call"}
+        here = {"_machine", "_size", "_store", "_wire", "_made", "_one_call", "_calls"}
         return {name: value for name, value in vars(self).items() if name not in here}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -123,11 +124,15 @@ class KafkaSink:
 
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
         """Write one micro-batch; Spark calls this."""
-        chosen = sink_columns(frame, self._topic)
         if not self._transactional:
             with self._one_call:
-                self._write_plainly(chosen, batch_id, self._name)
+                self._write_plainly(sink_columns(frame, self._topic), batch_id, self._name)
             return
+        with self._calls.call(batch_id):
+            self._write_batch(frame, batch_id)
+
+    def _write_batch(self, frame: "DataFrame", batch_id: int) -> None:
+        chosen = sink_columns(frame, self._topic)
         call = stream_batch(frame, batch_id, self._made)
         place = (",".join(self._options.bootstrap_servers), self._name.transactional_id)
         now = Written(call.run_id, batch_id, self._made.object_id)

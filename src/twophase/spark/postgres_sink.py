@@ -11,6 +11,7 @@ from twophase.commit.recovery import Batch
 from twophase.observe import STAGED, Hook
 from twophase.options import Secret
 from twophase.postgres.batch_scope import BatchScope, Staged
+from twophase.postgres.columns import schema_of
 from twophase.postgres.connection import connected, place_of
 from twophase.postgres.staging import Stage
 from twophase.postgres.target import Target
@@ -62,7 +63,7 @@ class PostgresSink(ScopeSink):
 
     def _make_scope(self, frame: "DataFrame", root: str, name: SinkName) -> BatchScope:  # noqa: ARG002
         with connected(self._url) as connection:
-            schema = self._target.schema(connection)
+            schema = schema_of(connection, self._target.table)
         return BatchScope(self._url, self._target, schema, name.transactional_id)
 
     def _tasks(

@@ -12,14 +12,13 @@ from twophase.commit.naming import SinkName
 from twophase.commit.recovery import Batch
 from twophase.commit.refusals import RUN_OWNER
 from twophase.commit.turns import Ended
-from twophase.errors import WrongBatch
 from twophase.observe import BatchRecord, Hook, notify, scope_record
 from twophase.spark.connect import checked_owner
 from twophase.spark.jobs import check_is_job, execute
 from twophase.spark.light import job_may_guess, stream_may_guess
 from twophase.spark.row_tasks import RowRunner
 from twophase.spark.stream import SinkObject, stream_batch, wall_ms
-from twophase.spark.written import Written, check_not_written, note_written, one_call
+from twophase.spark.written import Calls, Written, check_not_written, note_written, one_call
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -54,12 +53,11 @@ class ScopeSink(ABC):
         self._scope: tuple[str, Scope] | None = None
         self._checked: tuple[Any, pa.Schema] | None = None
         self._rows = RowRunner(stream_may_guess)
-        # The batch whose call failed, wherever; whoever catches the error must not go past it.
-        self._failed: int | None = None
+        self._calls = Calls(self.sink_id)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the settings only: a sink that is sent to a Spark Connect server begins there."""
-        here = {"_made", "_scope", "_checked", "_rows", "_failed"}
+        here = {"_made", "_scope", "_checked", "_rows", "_calls"}
         return {name: value for name, value in vars(self).items() if name not in here}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -73,18 +71,8 @@ class ScopeSink(ABC):
 
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
         """Write one micro-batch; Spark calls this."""
-        if self._failed is not None and self._failed < batch_id:
-            raise WrongBatch(
-                f"batch {self._failed} failed and its error did not end the query; batch "
-                f"{batch_id} would leave its rows out; let the sink's errors reach Spark",
-                sink_id=self.sink_id,
-            )
-        try:
+        with self._calls.call(batch_id):
             self._write_batch(frame, batch_id)
-        except BaseException:
-            self._failed = batch_id
-            raise
-        self._failed = None
 
     def _write_batch(self, frame: "DataFrame", batch_id: int) -> None:
         schema = self._checked_schema(frame)

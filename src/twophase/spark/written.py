@@ -5,6 +5,8 @@ first one's marker, take the batch for written, and lose its rows without a word
 """
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from twophase.errors import WrongBatch
@@ -45,3 +47,30 @@ def check_not_written(place: tuple[str, str], now: Written) -> None:
 def note_written(place: tuple[str, str], now: Written) -> None:
     """Remember a batch that is in the topic."""
     _LAST[place] = now
+
+
+class Calls:
+    """The calls of one sink object: none goes past a batch whose call failed, wherever it did.
+
+    A user who catches the error of one batch and goes on would lose its rows without a word.
+    """
+
+    def __init__(self, sink_id: str) -> None:
+        self._sink_id = sink_id
+        self._failed: int | None = None
+
+    @contextmanager
+    def call(self, number: int) -> Iterator[None]:
+        """Let one batch be written; a query that starts again comes to the failed one first."""
+        if self._failed is not None and self._failed < number:
+            raise WrongBatch(
+                f"batch {self._failed} failed and its error did not end the query; batch {number} "
+                "would leave its rows out; let the sink's errors reach Spark",
+                sink_id=self._sink_id,
+            )
+        try:
+            yield
+        except BaseException:
+            self._failed = number
+            raise
+        self._failed = None

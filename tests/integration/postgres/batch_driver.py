@@ -21,6 +21,7 @@ from twophase.commit.recovery import Batch
 from twophase.errors import TwoPhaseError
 from twophase.options import Secret
 from twophase.postgres.batch_scope import BatchScope, Staged
+from twophase.postgres.columns import schema_of
 from twophase.postgres.connection import connected
 from twophase.postgres.target import Target
 
@@ -99,7 +100,7 @@ def main(arguments):
     watch(steps)
     url, target = Secret(arguments["url"]), Target(arguments["table"])
     with connected(url) as connection:
-        schema = target.schema(connection)
+        schema = schema_of(connection, target.table)
     scope = BatchScope(url, target, schema, arguments["name"])
     done = Path(arguments["done"])
     first = int(done.read_text()) if done.exists() else 0

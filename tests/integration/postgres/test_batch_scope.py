@@ -36,8 +36,9 @@ from twophase.errors import (
 from twophase.options import Secret
 from twophase.postgres import batch_scope
 from twophase.postgres.batch_scope import BatchScope, Staged
+from twophase.postgres.columns import schema_of
 from twophase.postgres.connection import connected, place_of
-from twophase.postgres.markers import MARKERS
+from twophase.postgres.markers import MARKERS, Markers
 from twophase.postgres.staging import Staging
 from twophase.postgres.target import Target
 from twophase.spark.postgres_sink import PostgresSink, StageTask
@@ -94,7 +95,7 @@ class Sink:
         """A driver that has just started."""
         target = more.pop("target", None) or Target(self.table, self.key)
         with connected(Secret(self.url)) as connection:
-            schema = target.schema(connection)
+            schema = schema_of(connection, target.table)
         return BatchScope(Secret(self.url), target, schema, self.name, **more)
 
     def rows(self):
@@ -906,5 +907,100 @@ def test_a_url_that_is_no_address(url):
     with pytest.raises(ConfigurationError, match="url is no address of a database") as found:
         PostgresSink(url, "t", sink_id="s")
     assert CANARY not in str(found.value)
-    assert found.value.__suppress_context__
+    assert found.value.__context__ is None
     assert "\n" not in found.value.message
+
+
+def in_thread(act):
+    pool = ThreadPoolExecutor(1)
+    future = pool.submit(act)
+    pool.shutdown(wait=False)
+    return future
+
+
+def test_a_driver_frozen_in_its_commit_wakes_up(sink, monkeypatch):
+    """A new one has written the batch meanwhile: fenced, and nothing is doubled."""
+    monkeypatch.setattr(batch_scope, "_CAREFUL", careful("1s"))
+    has_lock = threading.Event()
+
+    class Frozen(Target):
+        def move(self, *args):
+            has_lock.set()
+            new.result(60)
+            super().move(*args)
+
+    def follow():
+        assert has_lock.wait(60)
+        return write(sink.scope(), 0, *numbered(1))
+
+    new = in_thread(follow)
+    with pytest.raises(Fenced):
+        write(sink.scope(target=Frozen(sink.table)), 0, *numbered(1))
+    assert new.result().outcome is Outcome.COMMITTED
+    assert sink.rows() == numbered(1)
+
+
+@pytest.fixture
+def odd_sink(make_sink, postgres_url):
+    """In a schema with an odd name, which is the connection's own."""
+    schema = f"Odd name {uuid4().hex[:8]}"
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute(f'CREATE SCHEMA "{schema}"')
+    escaped = schema.replace(" ", "\\%20")
+    return make_sink(url=f"{postgres_url}?options=-csearch_path%3D%22{escaped}%22")
+
+
+def test_a_schema_with_an_odd_name(odd_sink):
+    """The sink's own tables are made and dropped there."""
+    assert write(odd_sink.scope(), 0, *numbered(1)).outcome is Outcome.COMMITTED
+    assert odd_sink.rows() == numbered(1)
+    assert odd_sink.stages() == []
+
+
+def test_a_refusal_in_a_schema_with_an_odd_name(odd_sink):
+    """What it offers can be executed as it is."""
+    error = refused(odd_sink, MarkerMissing, 5)
+    odd_sink.ask(offered(error)["to skip it:"])
+    assert write(odd_sink.scope(), 5, *numbered(5)).outcome is Outcome.SKIPPED
+
+
+def test_two_drivers_make_the_table_of_markers(sink):
+    """In a schema that has none yet: all go on."""
+    for _ in range(20):
+        schema = f"s_{uuid4().hex[:8]}"
+        sink.ask(f"CREATE SCHEMA {schema}")
+
+        def make(schema=schema):
+            with connected(Secret(sink.url)) as connection:
+                Markers(schema, "s").make(connection)
+
+        assert at_the_same_moment(make, make, make) == [None] * 3
+
+
+def test_a_password_that_is_not_escaped():
+    """With its slash it is taken for a port: refused like any url that is no address."""
+    with pytest.raises(ConfigurationError, match="url is no address") as found:
+        PostgresSink(f"postgresql://localhost:{CANARY}/rest@127.0.0.1:1/name", "t", sink_id="s")
+    assert CANARY not in str(found.value)
+
+
+def test_a_lazy_server_is_killed_before_the_commit(make_sink):
+    """The staging table itself may be gone: told as what it is, and a restart writes once."""
+    with EmbeddedPostgres(wal_writer_delay="10s", synchronous_commit="off") as server:
+        sink = make_sink(url=server.url)
+
+        def kill(_):
+            server.kill()
+            server.start()
+
+        with pytest.raises(StoreUnavailable):
+            write(sink.scope(), 0, tasks=Given(numbered(1, 2), then=kill))
+        assert write(sink.scope(), 0, *numbered(1, 2)).outcome is Outcome.COMMITTED
+        assert sink.rows() == numbered(1, 2)
+
+
+def test_a_trigger_that_rejects(sink):
+    """What it says is told as what it is: a row that no retry can write."""
+    add_trigger(sink, "RAISE EXCEPTION 'not today';")
+    with pytest.raises(RowRejected, match="not today"):
+        write(sink.scope(), 0, *numbered(1))

@@ -13,6 +13,7 @@ from twophase.commit.recovery import Batch
 from twophase.errors import Fenced
 from twophase.options import Secret
 from twophase.postgres.batch_scope import BatchScope, Staged
+from twophase.postgres.columns import schema_of
 from twophase.postgres.connection import connected
 from twophase.postgres.target import Target
 
@@ -37,7 +38,7 @@ def written(url, table, name, rows=ROWS, run="run"):
     target = Target(table)
     with connected(Secret(url)) as connection:
         target.check(connection, rows.schema)
-        schema = target.schema(connection)
+        schema = schema_of(connection, target.table)
     scope = BatchScope(Secret(url), target, schema, name)
     return scope.write(run, Batch("query", 0, "offsets", first_try=False), Tasks(rows)).outcome
 
