@@ -8,7 +8,8 @@ What it must survive, and by what:
   which it must lock before it writes. Frozen while it has the lock, the server ends its transaction
   after half a minute.
 - **The commit's answer is lost**: the marker is read, behind the lock that the commit holds.
-- **The server is killed**: staged rows are gone, and the count of them tells.
+- **The server is killed**: staged rows are gone, and the count of them tells. It has forgotten a
+  batch that it had committed: the marker is behind what this driver knows.
 - **Attempts that lost** are in the staging table under another number, or still write to it.
 """
 
@@ -78,7 +79,8 @@ class BatchScope:
         self._staging = Staging(url, name, schema, target.table)
         self._turns = Turns(name)
         self._clock = clock or Clock()
-        self._epoch = 0
+        # Of the last claim, and of what was written since.
+        self._epoch, self._last = 0, -1
 
     def write(self, run_id: str, batch: Batch, tasks: Tasks) -> Ended:
         """Bring one batch into the table exactly once, or raise why a person has to look."""
@@ -123,6 +125,7 @@ class BatchScope:
         except StoreUnavailable as error:
             self._settle(batch, error)
             outcome = Outcome.COMMITTED_BEFORE
+        self._last = batch.number
         commit_s = self._clock.now_s() - began_s - run_s
         return Ended(outcome, sum(each.rows for each in staged), run_s, commit_s, ())
 
@@ -131,9 +134,9 @@ class BatchScope:
         self._markers.make(connection)
         with connection.transaction():
             _be_careful(connection)
-            self._epoch, there = self._markers.claim(connection, batch)
+            self._epoch, self._last = self._markers.claim(connection, batch)
         self._staging.sweep(connection, self._epoch)
-        return there
+        return self._last == batch.number
 
     def _commit(
         self,
@@ -150,7 +153,7 @@ class BatchScope:
         attempts = [each.attempt for each in staged]
         with connection.transaction():
             _be_careful(connection)
-            self._markers.check_owned(connection, self._epoch)
+            self._markers.check_last(connection, self._epoch, self._last)
             self._target.move(connection, stage, names, attempts, rows)
             self._markers.move(connection, batch, rows)
 

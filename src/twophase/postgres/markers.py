@@ -81,8 +81,8 @@ class Markers:
         with unless_there():
             connection.execute(_MAKE.format(self._table))
 
-    def claim(self, connection: psycopg.Connection[Any], batch: Batch) -> tuple[int, bool]:
-        """Take the sink, in a transaction; return the epoch, and whether the batch is there.
+    def claim(self, connection: psycopg.Connection[Any], batch: Batch) -> tuple[int, int]:
+        """Take the sink, in a transaction; return the epoch, and the last batch that is there.
 
         A query that is refused takes nothing away from the one that has the sink.
         """
@@ -97,7 +97,19 @@ class Markers:
             raise refusal
         ask = _CLAIM.format(self._table, batch.owner, self._name)
         ((epoch,),) = connection.execute(ask).fetchall()
-        return epoch, marker.batch == batch.number
+        return epoch, marker.batch
+
+    def check_last(self, connection: psycopg.Connection[Any], epoch: int, last: int) -> None:
+        """Raise where the sink is not ours, or the server does not know the last batch any more."""
+        marker = self.check_owned(connection, epoch)
+        if marker.batch != last:
+            raise MarkerMissing(
+                f"this driver has written batch {last} and the table {self._shown} says that batch "
+                f"{marker.batch} was the last: the server has forgotten what it had committed, as "
+                "after a fail-over to a replica that was behind; nothing more is written; restore "
+                "what is missing, or go back to a checkpoint of that time",
+                sink=self._name,
+            )
 
     def check_owned(self, connection: psycopg.Connection[Any], epoch: int) -> Marker:
         """Return the marker, kept from others, or raise where somebody has claimed it since."""

@@ -1004,3 +1004,14 @@ def test_a_trigger_that_rejects(sink):
     add_trigger(sink, "RAISE EXCEPTION 'not today';")
     with pytest.raises(RowRejected, match="not today"):
         write(sink.scope(), 0, *numbered(1))
+
+
+def test_a_server_that_has_forgotten(sink):
+    """As after a fail-over to a replica that was behind: nothing is written past the gap."""
+    scope = sink.scope()
+    for number in range(3):
+        write(scope, number, *numbered(number), first_try=True)
+    sink.ask(f"UPDATE {MARKERS} SET batch = 1 WHERE name = %s", [sink.name])
+    with pytest.raises(MarkerMissing, match=r"has written batch 2 and .* batch 1 was the last"):
+        write(scope, 3, *numbered(3), first_try=True)
+    assert len(sink.rows()) == 3
