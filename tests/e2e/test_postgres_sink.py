@@ -249,17 +249,11 @@ def query_of(table, tmp_path, **more):
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("files")
 @pytest.mark.parametrize(
-    ("batch", "when"),
-    [
-        (1, "after"),
-        pytest.param(1, "before", marks=pytest.mark.long),
-        pytest.param(0, "before", marks=pytest.mark.long),
-        pytest.param(0, "after", marks=pytest.mark.long),
-        pytest.param(2, "after", marks=pytest.mark.long),
-    ],
+    ("batch", "when"), [(1, "after"), (1, "before"), (0, "before"), (0, "after"), (2, "after")]
 )
 def test_the_driver_dies_at_its_commit(make_table, tmp_path, batch, when):
     """Whether the batch was written or not, the next one knows: each row once."""
@@ -274,6 +268,7 @@ def test_the_driver_dies_at_its_commit(make_table, tmp_path, batch, when):
     assert table.left() == []
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("files")
 def test_an_executor_dies_while_its_task_copies(make_table, tmp_path):
