@@ -24,8 +24,9 @@ def placed(frame: "DataFrame", column: str, count: int) -> "DataFrame":
     """Return the frame with the rows of each index 0 .. count-1 alone in one of its partitions."""
     if count == 1:
         return frame.repartition(1)
-    table = sql.array(*(sql.lit(number) for number in landing_numbers(count)))
-    return frame.repartition(count, sql.get(table, sql.col(column)))
+    # A text: a tree of columns costs a call of the JVM for each of its nodes.
+    table = ", ".join(map(str, landing_numbers(count)))
+    return frame.repartition(count, sql.expr(f"get(array({table}), {column})"))
 
 
 @lru_cache(maxsize=64)

@@ -5,6 +5,8 @@ told apart by a null topic, or the mark of an encode task that has met a heavy r
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from itertools import accumulate
 from typing import Any, Final
 
 import pyarrow as pa
@@ -38,31 +40,56 @@ SPARK_SCHEMA: Final = (
     " bytes long, checksum long, digest string, base_ms long, max_ms long, codec int, body binary"
 )
 _MANIFEST, _HEAVY = -1, -2
+_LABEL_FIELDS: Final = tuple(field.name for field in fields(Label))
+_BUNDLE_BYTES: Final = 2_000_000
 ORDER: Final = ("routed", "topic", "partition", "task", "sequence")
 
 
-def block_row(routed: int, label: Label, block: Block) -> pa.RecordBatch:
-    """Return one block as a row."""
-    row = {
-        "routed": routed,
-        "topic": label.topic,
-        "partition": label.partition,
-        "task": label.task,
-        "attempt": label.attempt,
-        "sequence": label.sequence,
-        "rows": label.rows,
-        "bytes": label.bytes,
-        "checksum": label.checksum,
-        "base_ms": block.base_timestamp_ms,
-        "max_ms": block.max_timestamp_ms,
-        "codec": int(block.codec),
+class Bundle:
+    """Blocks of one encode task that travel together, as the rows of one Arrow batch.
+
+    A batch costs the worker and the JVM as much as a small block: a topic with many partitions has
+    many of them.
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[int, Label, Block]] = []
+        self._bytes = 0
+
+    def add(self, routed: int, label: Label, block: Block) -> Iterator[pa.RecordBatch]:
+        """Take one block on its way to a routed partition; yield those before it if it is full."""
+        if self._bytes + block.body.size > _BUNDLE_BYTES:
+            yield from self.rows()
+        self._parts.append((routed, label, block))
+        self._bytes += block.body.size
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """Yield what is in it, if anything is, and begin anew."""
+        parts, self._parts, self._bytes = self._parts, [], 0
+        if parts:
+            yield _block_rows(parts)
+
+
+def _block_rows(parts: list[tuple[int, Label, Block]]) -> pa.RecordBatch:
+    cells: dict[str, list[Any]] = {
+        "routed": [routed for routed, _, _ in parts],
+        "base_ms": [block.base_timestamp_ms for _, _, block in parts],
+        "max_ms": [block.max_timestamp_ms for _, _, block in parts],
+        "codec": [int(block.codec) for _, _, block in parts],
     }
-    columns = [pa.array([row.get(field.name)], field.type) for field in SCHEMA]
-    body = pa.Array.from_buffers(
-        pa.binary(), 1, [None, pa.array([0, block.body.size], pa.int32()).buffers()[1], block.body]
-    )
-    columns[SCHEMA.get_field_index("body")] = body
+    for name in _LABEL_FIELDS:
+        cells[name] = [getattr(label, name) for _, label, _ in parts]
+    nothing = [None] * len(parts)
+    columns = [pa.array(cells.get(field.name, nothing), field.type) for field in SCHEMA]
+    columns[SCHEMA.get_field_index("body")] = _bodies([block.body for _, _, block in parts])
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def _bodies(bodies: list[pa.Buffer]) -> pa.Array:
+    """Return the bodies as cells; one that is alone, which may be large, is not copied."""
+    data = bodies[0] if len(bodies) == 1 else pa.py_buffer(b"".join(bodies))
+    offsets = pa.array([0, *accumulate(body.size for body in bodies)], pa.int32())
+    return pa.Array.from_buffers(pa.binary(), len(bodies), [None, offsets.buffers()[1], data])
 
 
 def manifest_rows(manifests: Iterable[tuple[int, Manifest]]) -> pa.RecordBatch:

@@ -18,7 +18,7 @@ from twophase.kafka.records import encode_stream
 from twophase.kafka.sender import Sender
 from twophase.kafka.summaries import Tally, checksum_of, confirmed
 from twophase.spark.light import HeavyRows, unflagged
-from twophase.spark.routed import block_row, blocks_of, heavy_mark, manifest_rows
+from twophase.spark.routed import Bundle, blocks_of, heavy_mark, manifest_rows
 from twophase.spark.workers import connection, task_context
 
 SENT_SCHEMA = "topic string, partition int, blocks int, rows long, bytes long, digest string"
@@ -57,6 +57,7 @@ class EncodeTask:
         task, attempt = context.partitionId(), context.taskAttemptId()
         labels: dict[int, list[Label]] = {index: [] for index in range(self.routed)}
         sequences: dict[tuple[str, int], int] = defaultdict(int)
+        bundle = Bundle()
         for block in encode_stream(batches, self._plan(), now_ms=self.now_ms, spread_from=task):
             place = (block.topic, block.partition)
             index = route(*place, self.routed)
@@ -71,7 +72,8 @@ class EncodeTask:
             )
             sequences[place] += 1
             labels[index].append(label)
-            yield block_row(index, label, block)
+            yield from bundle.add(index, label, block)
+        yield from bundle.rows()
         yield manifest_rows(
             (index, manifest_of(task, attempt, found)) for index, found in labels.items()
         )
