@@ -46,7 +46,7 @@ def measure(_: str, count: int, runs: int) -> Iterator[Figure]:
                 _check_count(server.url, table, rows)
             return rows / took_s
 
-        batch, task, theirs = turn_by_turn(sides, min(runs, RUNS_MAX), rows_per_s, warm_up=True)
+        batch, task, theirs = turn_by_turn(sides, min(runs, RUNS_MAX), rows_per_s, warm_up=1)
     yield Figure("orders to PostgreSQL, batch scope", UNIT, batch, JDBC, theirs, 3.0)
     yield Figure("orders to PostgreSQL, task scope", UNIT, task, JDBC, theirs)
 

@@ -8,9 +8,9 @@ R = TypeVar("R")
 
 
 def turn_by_turn(
-    sides: Sequence[S], runs: int, act: Callable[[S], R], *, warm_up: bool = False
+    sides: Sequence[S], runs: int, act: Callable[[S], R], *, warm_up: int = 0
 ) -> list[tuple[R, ...]]:
-    """Return what each side's runs gave; one that warms up comes before them and is left out."""
+    """Return what each side's runs gave; `warm_up` more come before them and are left out."""
     found: list[list[R]] = [[] for _ in sides]
     for _ in range(runs + warm_up):
         for values, side in zip(found, sides, strict=True):

@@ -13,6 +13,8 @@ from bench.turns import turn_by_turn
 
 SPARK, SPARK_TUNED = "Spark's sink", "Spark's sink, tuned"
 WIDE = 64
+# The first figure finds JVMs that still compile what they run, for some ten seconds of work.
+FIRST_WARM_UP = 5
 
 
 def tuned(codec: str) -> tuple[Side, Side]:
@@ -23,16 +25,16 @@ def tuned(codec: str) -> tuple[Side, Side]:
 def measure(spark: SparkSession, topics: Topics, rows: int, runs: int) -> Iterator[Figure]:
     """Measure orders and noise, wide topics, and what a Python worker takes at most."""
 
-    def compared(frame: DataFrame, *sides: Side) -> list[tuple[float, ...]]:
+    def compared(frame: DataFrame, *sides: Side, warm_up: int = 1) -> list[tuple[float, ...]]:
         def rows_per_s(side: Side) -> float:
             with topics.new(side.partitions) as topic:
                 return rows / side.write(frame, topics.servers, topic)
 
-        return turn_by_turn(sides, runs, rows_per_s, warm_up=True)
+        return turn_by_turn(sides, runs, rows_per_s, warm_up=warm_up)
 
     frame = orders(spark, rows)
     defaults = (Side(NOOP), Side("twophase", ours=True), Side(SPARK))
-    nothing, ours, theirs = compared(frame, *defaults)
+    nothing, ours, theirs = compared(frame, *defaults, warm_up=FIRST_WARM_UP)
     yield Figure("orders, made and thrown away", UNIT, nothing)
     yield Figure("orders, batch write, defaults", UNIT, ours, SPARK, theirs, 1.5, 2.0)
     for codec, must, aim in (("lz4", 0.9, 1.3), ("zstd", None, None)):

@@ -30,7 +30,7 @@ def measure(spark: SparkSession, topics: Topics, rows: int, runs: int) -> Iterat
             return spent_s() - before
 
     sides = (Side(NOOP), *tuned("lz4"))
-    nothing, ours, theirs = turn_by_turn(sides, runs, spent, warm_up=True)
+    nothing, ours, theirs = turn_by_turn(sides, runs, spent, warm_up=1)
     totals = [tuple(run.total() for run in side) for side in (nothing, ours, theirs)]
     yield Figure("orders, made and thrown away: all processes", UNIT, totals[0], lower=True)
     name = "orders, batch write, lz4: all processes"
