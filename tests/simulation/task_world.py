@@ -15,7 +15,6 @@ from greenlet import getcurrent, greenlet
 
 from twophase.attempt import run_attempt
 from twophase.clock import Clock
-from twophase.commit.attempts import Attempt
 from twophase.commit.recovery import Batch
 from twophase.errors import CommittableLost, RecoveryError, StoreUnavailable, TwoPhaseError
 from twophase.log.decisions import DecisionLog
@@ -105,16 +104,16 @@ class Tasks:
     def __init__(self, process, number):
         self.process, self.number = process, number
 
-    def run(self, prefix, epoch):
+    def run(self, turn):
         found = []
         world = self.process.world
         rows = pa.RecordBatch.from_pydict({"id": [1]})
         for task in range(TASKS):
             for _ in range(world.rng.choice([0, 0, 0, 1, 2])):
-                loser = Attempt(prefix, epoch, self.number, task, world.next_number())
+                loser = turn.attempt(task, world.next_number())
                 self.process.outside(lambda name=loser.name: world.states.setdefault(name, "begun"))
                 world.zombies.append(loser.name)
-            at = Attempt(prefix, epoch, self.number, task, world.next_number())
+            at = turn.attempt(task, world.next_number())
             found.append(run_attempt(self.process.sink, at, [rows]))
         if self.process.happens(0.05):
             raise ValueError("the user's own computation fails")

@@ -83,13 +83,11 @@ class Tasks:
     meanwhile: object = None
     executed: int = 0
 
-    def run(self, prefix, epoch):
+    def run(self, turn):
         self.clock.sleep(self.takes_s)
         if self.meanwhile:
             self.meanwhile()
-        return [
-            Prepared(n, Attempt(prefix, epoch, 0, n, 5).name, 10, {"task": n}) for n in self.tasks
-        ]
+        return [Prepared(n, turn.attempt(n, 5).name, 10, {"task": n}) for n in self.tasks]
 
     def execute(self):
         self.executed += 1
