@@ -98,6 +98,18 @@ class SimulatedSink(TwoPhaseCommitSink):
         )
 
 
+class SimulatedByDriver(SimulatedSink):
+    """A store whose names say the driver and not the batch."""
+
+    def recover(self, stale):
+        def ended(name):
+            return int(name.removeprefix(PREFIX).split("/")[0]) in stale.ended
+
+        self.process.outside(
+            lambda: [self.process.world.end(name) for name in self.states if ended(name)]
+        )
+
+
 class Tasks:
     """Tasks with attempts of which Spark takes one, and forgets the others wherever they are."""
 
@@ -128,7 +140,7 @@ class Process:
 
     def __init__(self, world, parts):
         self.world, self.dead = world, False
-        self.sink = SimulatedSink(self)
+        self.sink = parts["sink"](self)
         log = parts["log"](SimulatedFolder(self))
         self.scope = parts["scope"](self.sink, log, PREFIX, pool=InTurn, clock=SimulatedClock())
         self.history_side, self.greenlet = getcurrent(), greenlet(self.main)
@@ -209,7 +221,8 @@ class World:
 
     def __init__(self, seed, parts=None):
         self.rng = random.Random(seed)
-        self.parts = {"scope": TaskScope, "log": DecisionLog} | (parts or {})
+        given = {"scope": TaskScope, "log": DecisionLog, "sink": SimulatedSink}
+        self.parts = given | (parts or {})
         self.files, self.states, self.zombies = {}, {}, []
         self.offsets, self.finished = {}, set()
         self.healthy, self.alone, self.number = False, False, 0
