@@ -71,6 +71,8 @@ def guessed(wire: Wire, prefix: str, epoch: int) -> Iterator[str]:
 
 def end_all(wire: Wire, names: Iterable[str]) -> None:
     """Abort what is open under each of these ids."""
+    if not (names := list(names)):
+        return
     version = wire.transaction_version()
 
     def end(name: str) -> None:

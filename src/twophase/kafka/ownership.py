@@ -13,6 +13,7 @@ from typing import Final
 from twophase.commit.effects import WriteMarker
 from twophase.commit.marker import Unreadable
 from twophase.commit.naming import SinkName
+from twophase.commit.refusals import TASK_SCOPE
 from twophase.errors import (
     EpochStale,
     Fenced,
@@ -27,7 +28,6 @@ from twophase.kafka.wire import Wire
 
 # How many drivers' names can be guessed; what older ones left has long been ended by its timeout.
 _DRIVERS_KEPT: Final = 20
-_SCOPE: Final = " (task scope)"
 
 
 class Ownership:
@@ -49,7 +49,7 @@ class Ownership:
             epochs = [*self.epochs(), epoch][-_DRIVERS_KEPT:]
             drivers = {self._place: CommittedOffset(0, json.dumps(epochs))}
             write_offsets(self._wire, identity, self._group, drivers)
-            store.write_marker(identity, WriteMarker(identity, owner + _SCOPE, -1, "", 0, 0))
+            store.write_marker(identity, WriteMarker(identity, owner + TASK_SCOPE, -1, "", 0, 0))
             store.commit(identity)
         except (EpochStale, InvalidState) as error:
             raise Fenced("another driver has started at the same moment", **error.ids) from error
@@ -75,10 +75,10 @@ class Ownership:
                 f"the marker of sink {self._name.sink_id} in {self._topic} is no marker "
                 f"({found.why}); look with `twophase sinks show {self._name.sink_id}`"
             )
-        if found is not None and found.owner != owner + _SCOPE:
+        if found is not None and found.owner != owner + TASK_SCOPE:
             raise OwnedByAnother(
                 f"the sink id {self._name.sink_id} belongs to query {found.owner} on this cluster, "
-                f"and this is {owner}{_SCOPE}: each would end the other's transactions; give this "
-                "one a sink_id of its own; or, if the other is stopped for good, run "
+                f"and this is {owner}{TASK_SCOPE}: each would end the other's transactions; give "
+                "this one a sink_id of its own; or, if the other is stopped for good, run "
                 f"`twophase sinks reset {self._name.sink_id}` and start again"
             )

@@ -128,17 +128,20 @@ class KafkaTaskSink(TwoPhaseCommitSink[TaskWriter]):
         """End what drivers have open that can decide nothing any more; ids do not say the batch."""
         if not stale.ended:
             return
-        wire, pool = self._wire(), self._pool
+        wire = self._wire()
         names = listed(wire, stale.prefix, stale.ended)
-        if names is None:
-            own = pool.base if pool is not None else None
-            names = list(pool.ids()) if pool is not None and own is not None else []
-            epochs = self._ownership(stale.prefix).epochs()
-            for epoch in sorted(set(epochs) & set(stale.ended) - self._swept):
-                if driver_base(stale.prefix, epoch) != own:
-                    names += guessed(wire, stale.prefix, epoch)
-                    self._swept.add(epoch)
-        end_all(wire, names)
+        end_all(wire, self._guessed(wire, stale) if names is None else names)
+
+    def _guessed(self, wire: Wire, stale: Stale) -> list[str]:
+        """Return the ids of this driver, and once for each older one those that it may have had."""
+        names = list(self._pool.ids()) if self._pool is not None else []
+        own = self._pool.base if self._pool is not None else None
+        for epoch in self._ownership(stale.prefix).epochs():
+            here = epoch in stale.ended and epoch not in self._swept
+            if here and driver_base(stale.prefix, epoch) != own:
+                names += guessed(wire, stale.prefix, epoch)
+                self._swept.add(epoch)
+        return names
 
     def confirm(self, committables: Sequence[Committable]) -> None:
         """See each of them open at its coordinator."""
