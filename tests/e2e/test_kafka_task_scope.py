@@ -80,7 +80,7 @@ def test_a_query_and_a_job(spark, files, place, tmp_path):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"scope": "row"}, "scope is 'row'"),
+        ({"scope": "row"}, "scope='row' is not allowed"),
         ({"pool_size": 0}, "pool_size is 0; allowed are whole numbers from 1"),
         ({"scope": "batch", "pool_size": 5}, 'pool_size is given with scope="batch"'),
         ({"scope": "batch", "decisions": "/log"}, 'decisions is given with scope="batch"'),

@@ -46,8 +46,15 @@ class Ownership:
             identity, _ = store.own()
             self._check(store, owner)
             # Read after the id was taken: whoever started before has noted its epoch, or is fenced.
-            epochs = [*self.epochs(), epoch][-_DRIVERS_KEPT:]
-            drivers = {self._place: CommittedOffset(0, json.dumps(epochs))}
+            epochs = [*self.epochs(), epoch]
+            if epoch < max(epochs) or len(set(epochs)) < len(epochs):
+                raise Fenced(
+                    f"a driver of the sink {self._name.sink_id} has started with epoch "
+                    f"{max(epochs)}, and this one has {epoch}: it came first, or has another log "
+                    "and a clock that is behind; start again, with one driver only",
+                    epoch=epoch,
+                )
+            drivers = {self._place: CommittedOffset(0, json.dumps(epochs[-_DRIVERS_KEPT:]))}
             write_offsets(self._wire, identity, self._group, drivers)
             store.write_marker(identity, WriteMarker(identity, owner + TASK_SCOPE, -1, "", 0, 0))
             store.commit(identity)

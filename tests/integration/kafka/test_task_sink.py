@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from twophase.errors import (
     CommitOutcomeUnknown,
     CommittableLost,
     ConfigurationError,
+    Fenced,
     InvalidState,
     OwnedByAnother,
     TwoPhaseError,
@@ -29,7 +31,14 @@ from twophase.kafka.transactions import Transactions
 from twophase.task_scope import OnLost
 
 SCRIPT = Path(__file__).parent / "task_driver.py"
+RESCALED = [(1, 2), (5, 2), (6, 5), (3, 1)]
 SHORT = {"kafka.transaction.timeout.ms": 1_000}
+
+
+@pytest.fixture(params=["kafka", pytest.param("kafka39", marks=pytest.mark.long)])
+def broker(request):
+    """Both protocol versions, the older one among the long tests."""
+    return request.getfixturevalue(request.param)
 
 
 @pytest.fixture
@@ -71,7 +80,10 @@ def test_ids_are_few(stage):
     assert len(stage.ids()) <= 8
 
 
-@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 5), (5, 2), (6, 5), (3, 1)])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(2, 5), *(pytest.param(*each, marks=pytest.mark.long) for each in RESCALED)],
+)
 def test_rescaling_leaves_nothing(stage, before, after):
     """A driver dies with its transactions open; the next has more tasks, or fewer."""
     with pytest.raises(Died):
@@ -94,9 +106,25 @@ def test_a_start_without_its_log(stage, monkeypatch, lists):
 
     if not lists:
         monkeypatch.setattr(lingering, "list_transactions", refuse)
+    next_second()
     replace(stage, folder=stage.folder / "anew").driver().write(0, 1)
     assert stage.lingering() == []
     assert stage.values() == expected((0, 1))
+
+
+def next_second():
+    """Without a log only the clock tells one driver's epoch from another's."""
+    now_s = int(time.time())
+    wait_until(lambda: int(time.time()) > now_s, 5)
+
+
+def test_two_drivers_of_one_epoch(stage):
+    """Without the log, or with a clock that is behind: the second is refused before it asks."""
+    stage.sink().own(stage.prefix, 5, "query")
+    for epoch in (5, 4):
+        with pytest.raises(Fenced, match=f"with epoch 5, and this one has {epoch}"):
+            stage.sink().own(stage.prefix, epoch, "query")
+    stage.sink().own(stage.prefix, 6, "query")
 
 
 def test_a_second_query_is_told_who_owns_the_sink(stage):
@@ -183,6 +211,7 @@ def test_a_pool_that_is_too_small_names_the_setting(stage):
     assert stage.values() == []
 
 
+@pytest.mark.long
 def test_tickets_that_are_worn_out(stage, monkeypatch):
     """A new one is taken long before the broker counts to its end; the ids go on."""
     monkeypatch.setattr(pool, "_EPOCH_WORN", 12)
@@ -232,7 +261,8 @@ def test_killed_between_any_two_commits(stage):
             folder=stage.folder / str(commits),
         )
         process = run_script(fresh, tasks=tasks, commits=commits)
-        assert process.wait(120) == -9, process.stdout.read()
+        said, _ = process.communicate(timeout=120)
+        assert process.returncode == -9, said
         assert len(fresh.lingering()) == tasks - commits
         assert fresh.driver().write(0, tasks, first_try=False).outcome is Outcome.SKIPPED
         assert fresh.lingering() == []
@@ -259,7 +289,9 @@ def test_timed_out_before_the_decision(stage_of):
     assert stage.values() == expected((0, 1))
 
 
-@pytest.mark.parametrize("on_lost", list(OnLost))
+@pytest.mark.parametrize(
+    "on_lost", [OnLost.FAIL, pytest.param(OnLost.RECORD, marks=pytest.mark.long)]
+)
 def test_timed_out_after_the_decision(stage_of, on_lost):
     """The rows are gone: it stops and says which, or, by the user's choice, records it."""
     stage = stage_of(**SHORT)
