@@ -51,9 +51,11 @@ def listed(wire: Wire, prefix: str, ended: range) -> list[str] | None:
             _log.warning("%s: open transactions are not listed, and guessed: %s", prefix, error)
             return None
         except StoreUnavailable:
-            # A broker that has just started is still reading its transactions.
+            # A broker that has just started is still reading its transactions; one that is gone
+            # has left them to the others.
             if wire.broken or wire.clock.now_s() >= deadline_s:
                 raise
+            wire.look_anew()
         wire.clock.sleep(wire.options.retry_backoff_ms / 1000)
     names = [each.transactional_id for each in found]
     return [name for name in names if epoch_in(prefix, name) in ended]
