@@ -6,6 +6,7 @@ Arguments, as JSON: servers, topic, sink_id, rows, tasks, notes, harm, log, mast
 
 import json
 import sys
+from pathlib import Path
 
 from postgres_job import STAGES_MAX, Harm
 from pyspark.sql import SparkSession
@@ -33,6 +34,7 @@ def main(arguments):
         builder = builder.config(key, value)
     spark = configure_spark(builder).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    spark.sparkContext.addPyFile(str(Path(__file__).with_name("postgres_job.py")))
     options = KafkaOptions.parse({"kafka.bootstrap.servers": arguments["servers"]})
     store = Harmed(options, arguments["topic"], arguments["topic"])
     store.harm = Harm(arguments["notes"], arguments["harm"])
