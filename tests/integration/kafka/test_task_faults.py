@@ -107,12 +107,14 @@ class Retried(Tasks):
         ApiKey.OFFSET_FETCH,
     ],
 )
-def test_a_lost_message_of_any_kind(stage, proxy, api, direction, monkeypatch):
+def test_a_lost_message_of_any_kind(stage, broker, proxy, api, direction, monkeypatch):
     """Lost once in every batch: each row once, nothing lingers; a query that stops is restarted."""
+    if api is ApiKey.ADD_PARTITIONS_TO_TXN and broker.version != "3.9.2":
+        pytest.skip("version 2 has no such request")
     monkeypatch.setattr("support.task_drivers.Tasks", Retried)
-    driver = stage.driver()
+    driver, caught = stage.driver(), []
     for number in range(3):
-        proxy.on(api, direction).cut()
+        caught.append(proxy.on(api, direction).cut())
         for tried in range(TRIES):
             try:
                 driver.write(number, 2, first_try=not tried)
@@ -121,6 +123,7 @@ def test_a_lost_message_of_any_kind(stage, proxy, api, direction, monkeypatch):
                 driver = stage.driver()
         else:
             pytest.fail(f"batch {number} was not written in {TRIES} starts")
+    assert sum(each.count for each in caught) > 0
     proxy.clear()
     stage.driver().write(3, 1)
     assert stage.values() == expected((0, 2), (1, 2), (2, 2), (3, 1))
