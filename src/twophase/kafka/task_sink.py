@@ -15,7 +15,6 @@ import pyarrow as pa
 from twophase.commit.attempts import Attempt, Stale, Turn, name_of
 from twophase.errors import (
     CommitOutcomeUnknown,
-    CommitRejected,
     CommittableLost,
     ConfigurationError,
     EpochStale,
@@ -165,7 +164,7 @@ class KafkaTaskSink(TwoPhaseCommitSink[TaskWriter]):
 
     @staticmethod
     def _judge(
-        wire: Wire, identity: Identity, committable: Committable, error: CommitRejected | Any
+        wire: Wire, identity: Identity, committable: Committable, error: TwoPhaseError
     ) -> None:
         """Return where it is committed; otherwise raise what is known."""
         fate = fate_of(identity, describe_transaction(wire, identity.transactional_id))
