@@ -94,7 +94,10 @@ def test_rescaling_leaves_nothing(stage, before, after):
     assert stage.values() == expected((0, after))
 
 
-@pytest.mark.parametrize("lists", [True, False], ids=["listed", "guessed"])
+@pytest.mark.parametrize(
+    "lists",
+    [pytest.param(True, id="listed"), pytest.param(False, id="guessed", marks=pytest.mark.long)],
+)
 def test_a_start_without_its_log(stage, monkeypatch, lists):
     """What an older driver left is found by name; where nobody lists names, by guessing them."""
     with pytest.raises(Died):
@@ -239,6 +242,7 @@ def run_script(stage, **arguments):
     )
 
 
+@pytest.mark.long
 def test_a_hundred_commits_from_several_processes(stage):
     """One effect, whoever comes first."""
     sink = stage.sink()
