@@ -18,16 +18,18 @@ What it must survive, and by what:
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import replace
 from enum import StrEnum
 from threading import Timer
 from typing import Any, Final, Protocol
 
 from twophase.clock import Clock
-from twophase.commit.attempts import Stale
+from twophase.commit.attempts import Stale, Turn
 from twophase.commit.effects import Outcome
 from twophase.commit.recovery import Batch
 from twophase.commit.turns import Ended, Turns
 from twophase.errors import (
+    CommitOutcomeUnknown,
     CommittableLost,
     Fenced,
     ProtocolViolation,
@@ -65,7 +67,7 @@ class OnLost(StrEnum):
 class Tasks(Protocol):
     """The tasks of one batch."""
 
-    def run(self, prefix: str, epoch: int) -> list[Prepared]:
+    def run(self, turn: Turn) -> list[Prepared]:
         """Run all, and return what the winning attempt of each has prepared, if it had rows."""
 
     def execute(self) -> None:
@@ -121,7 +123,8 @@ class TaskScope:
         self._commit(decision)
         committed_s = self._clock.now_s()
         self._turns.end()
-        self._end_lost(number)
+        # Nobody who came before can decide this batch any more, and so no later one.
+        self._end_lost(replace(self._turn(number).stale, ended=range(self._epoch + 1)))
         self._log.trim(number)
         return Ended(
             Outcome.COMMITTED,
@@ -135,11 +138,15 @@ class TaskScope:
         """Take the sink over; return the slot to decide in, or that the batch is there already."""
         now_ms = self._clock.wall_ms()
         self._epoch = self._log.take_epoch({"owner": batch.owner, "at_ms": now_ms}, now_ms // 1000)
+        owned = False
         for _ in range(_ROUNDS_MAX):
             look = self._log.look()
             verdict = judge(batch, look, self._log.root)
             if isinstance(verdict, RecoveryError):
                 raise verdict
+            if not owned:
+                self._sink.own(self._prefix, self._epoch, batch.owner)
+                owned = True
             # Slots are taken in the order of epochs: whoever takes one ends what older ones have.
             if any(each.epoch > self._epoch for each in look.of(batch.number)):
                 raise self._replaced(batch.number, "a driver that started later was faster")
@@ -153,27 +160,36 @@ class TaskScope:
                 break
         else:
             raise StoreUnavailable(f"{_ROUNDS_MAX} times another driver came first in {self._root}")
-        self._sink.recover(Stale(self._prefix, self._epoch - 1, batch.number))
-        return verdict if isinstance(verdict, Skip) else verdict.slot + 1
+        stale = Stale(self._prefix, self._epoch - 1, batch.number)
+        if isinstance(verdict, Skip):
+            # An older driver may be alive, and at work on a later batch.
+            self._sink.recover(stale)
+            return verdict
+        # The slot may have been free only because others have long gone on and trimmed the log.
+        if not self._log.is_latest(batch.number):
+            raise self._replaced(batch.number, "a later batch is there")
+        self._sink.recover(replace(stale, ended=range(self._epoch)))
+        return verdict.slot + 1
 
     def _decided(self, batch: Batch, slot: int, tasks: Tasks) -> Decision:
         """Run the tasks and decide; from the return on the batch counts as written."""
         began_s = self._clock.now_s()
         limit_s = self._sink.time_limit_s
         alarm = _alarm(limit_s, batch.number)
+        turn = self._turn(batch.number)
         try:
-            prepared = tasks.run(self._prefix, self._epoch)
+            prepared = tasks.run(replace(turn, given=self._sink.open(turn)))
             _check_tasks(prepared)
             self._sink.confirm([each.committable for each in prepared])
         except Exception:
             # Nothing of it is decided, nor will be: a store should not have to hold it.
-            self._end_lost(batch.number)
+            self._end_lost(turn.stale)
             raise
         finally:
             alarm()
         spent_s = self._clock.now_s() - began_s
         if limit_s is not None and spent_s >= limit_s:
-            self._end_lost(batch.number)
+            self._end_lost(turn.stale)
             raise TransactionExpired(
                 f"the tasks of batch {batch.number} took {spent_s:.0f} s and the store keeps a "
                 f"transaction for {limit_s:.0f} s; nothing is committed; make batches smaller or "
@@ -183,7 +199,7 @@ class TaskScope:
         decision = self._decision(batch, slot, tuple(sorted(prepared, key=lambda p: p.task)))
         # A slot may also be free again because others have long gone on and trimmed the log.
         if not self._log.decide(decision) or not self._log.is_latest(batch.number):
-            self._end_lost(batch.number)
+            self._end_lost(turn.stale)
             raise self._replaced(batch.number, f"slot {slot} is taken, or a later batch is there")
         return decision
 
@@ -197,6 +213,7 @@ class TaskScope:
             if isinstance(error, CommittableLost):
                 self._lost(decision, each, error)
             elif error is not None:
+                self._check_not_replaced(decision, error)
                 raise error
         self._log.record_done(decision)
 
@@ -213,12 +230,7 @@ class TaskScope:
 
     def _lost(self, decision: Decision, lost: Prepared, error: CommittableLost) -> None:
         """Stop, or leave a record and go on."""
-        if self._log.is_done(decision) or not self._log.is_latest(decision.batch):
-            raise Fenced(
-                f"another driver has committed batch {decision.batch} and gone on; this one stops",
-                prefix=self._prefix,
-                epoch=self._epoch,
-            ) from error
+        self._check_not_replaced(decision, error)
         what = (
             f"{lost.rows} rows of task {lost.task} of batch {decision.batch} were decided on and "
             f"the store has dropped them ({error.message}); transaction {lost.name}"
@@ -237,6 +249,20 @@ class TaskScope:
             committable=lost.committable,
         ) from error
 
+    def _check_not_replaced(self, decision: Decision, error: BaseException) -> None:
+        """Raise `Fenced` where the store may refuse only because others have long gone on."""
+        if not isinstance(error, CommittableLost | CommitOutcomeUnknown):
+            return
+        if self._log.is_done(decision) or not self._log.is_latest(decision.batch):
+            raise Fenced(
+                f"another driver has committed batch {decision.batch} and gone on; this one stops",
+                prefix=self._prefix,
+                epoch=self._epoch,
+            ) from error
+
+    def _turn(self, number: int) -> Turn:
+        return Turn(self._prefix, self._epoch, number)
+
     def _replaced(self, number: int, how: str) -> Fenced:
         return Fenced(
             f"another driver has taken over batch {number} ({how} in {self._root}); this one stops",
@@ -244,10 +270,10 @@ class TaskScope:
             epoch=self._epoch,
         )
 
-    def _end_lost(self, number: int) -> None:
-        """End what lost up to this batch; what fails is done again later."""
+    def _end_lost(self, stale: Stale) -> None:
+        """End what lost; what fails is done again later."""
         try:
-            self._sink.recover(Stale(self._prefix, self._epoch, number))
+            self._sink.recover(stale)
         except Exception as error:  # noqa: BLE001 - the batch is decided, whatever this says
             self._warnings.append(f"what lost could not be ended: {error}")
             _log.warning("%s: what lost could not be ended: %s", self._prefix, error)

@@ -2,6 +2,8 @@
 
 A batch takes this way; on the left who calls:
 
+    driver     own, recover                          at its start only
+    driver     open                                  what the tasks will need, if anything
     executor   begin, write, write, ..., prepare     one transaction for each task that has rows
     driver     confirm                               all of them, before anything is decided
     driver     (the decision log)                    from here on the batch is in the store
@@ -14,11 +16,11 @@ committable by committable; everything else is ended by `recover`.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
-from twophase.commit.attempts import Attempt, Stale
+from twophase.commit.attempts import Attempt, Stale, Turn
 from twophase.log.decision import Committable
 
 T = TypeVar("T")
@@ -85,6 +87,12 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
         zombie may still write to one of them, and must not succeed in preparing it afterwards, or
         is found by the next `recover`.
         """
+
+    def own(self, prefix: str, epoch: int, owner: str) -> None:
+        """Raise `OwnedByAnother` where another query writes under these names. Driver; first."""
+
+    def open(self, turn: Turn) -> Any:
+        """Return what `begin` finds in `attempt.given`: picklable. Driver; before the tasks run."""
 
     def confirm(self, committables: Sequence[Committable]) -> None:
         """Raise where one cannot be committed any more. Driver; before the batch is decided."""

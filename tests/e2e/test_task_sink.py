@@ -186,8 +186,9 @@ class Killed:
 def test_killed_between_two_commits(tmp_path):
     """After the decision and its first commit; and a worker that dies after it has prepared."""
     killed = Killed(tmp_path)
-    # Three steps take an epoch; a look, a void slot, a recovery; two decide; the first commit.
-    code, said = killed.run(die_at=9, after=True)
+    # Three steps take an epoch; a look, a void slot and a look at later ones, a recovery; two
+    # decide; the first commit.
+    code, said = killed.run(die_at=10, after=True)
     assert code == -9, said
     assert 0 < len(ids_in(killed.target)) < 5
     code, said = killed.run(worker_dies=str(tmp_path / "died"))

@@ -15,7 +15,6 @@ from greenlet import getcurrent, greenlet
 
 from twophase.attempt import run_attempt
 from twophase.clock import Clock
-from twophase.commit.attempts import Attempt
 from twophase.commit.recovery import Batch
 from twophase.errors import CommittableLost, RecoveryError, StoreUnavailable, TwoPhaseError
 from twophase.log.decisions import DecisionLog
@@ -99,22 +98,34 @@ class SimulatedSink(TwoPhaseCommitSink):
         )
 
 
+class SimulatedByDriver(SimulatedSink):
+    """A store whose names say the driver and not the batch."""
+
+    def recover(self, stale):
+        def ended(name):
+            return int(name.removeprefix(PREFIX).split("/")[0]) in stale.ended
+
+        self.process.outside(
+            lambda: [self.process.world.end(name) for name in self.states if ended(name)]
+        )
+
+
 class Tasks:
     """Tasks with attempts of which Spark takes one, and forgets the others wherever they are."""
 
     def __init__(self, process, number):
         self.process, self.number = process, number
 
-    def run(self, prefix, epoch):
+    def run(self, turn):
         found = []
         world = self.process.world
         rows = pa.RecordBatch.from_pydict({"id": [1]})
         for task in range(TASKS):
             for _ in range(world.rng.choice([0, 0, 0, 1, 2])):
-                loser = Attempt(prefix, epoch, self.number, task, world.next_number())
+                loser = turn.attempt(task, world.next_number())
                 self.process.outside(lambda name=loser.name: world.states.setdefault(name, "begun"))
                 world.zombies.append(loser.name)
-            at = Attempt(prefix, epoch, self.number, task, world.next_number())
+            at = turn.attempt(task, world.next_number())
             found.append(run_attempt(self.process.sink, at, [rows]))
         if self.process.happens(0.05):
             raise ValueError("the user's own computation fails")
@@ -129,7 +140,7 @@ class Process:
 
     def __init__(self, world, parts):
         self.world, self.dead = world, False
-        self.sink = SimulatedSink(self)
+        self.sink = parts["sink"](self)
         log = parts["log"](SimulatedFolder(self))
         self.scope = parts["scope"](self.sink, log, PREFIX, pool=InTurn, clock=SimulatedClock())
         self.history_side, self.greenlet = getcurrent(), greenlet(self.main)
@@ -210,7 +221,8 @@ class World:
 
     def __init__(self, seed, parts=None):
         self.rng = random.Random(seed)
-        self.parts = {"scope": TaskScope, "log": DecisionLog} | (parts or {})
+        given = {"scope": TaskScope, "log": DecisionLog, "sink": SimulatedSink}
+        self.parts = given | (parts or {})
         self.files, self.states, self.zombies = {}, {}, []
         self.offsets, self.finished = {}, set()
         self.healthy, self.alone, self.number = False, False, 0

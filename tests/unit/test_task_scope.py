@@ -12,6 +12,7 @@ from twophase.commit.attempts import Attempt, Stale
 from twophase.commit.effects import Outcome
 from twophase.commit.recovery import Batch
 from twophase.errors import (
+    CommitOutcomeUnknown,
     CommitRejected,
     CommittableLost,
     ConfigurationError,
@@ -83,13 +84,11 @@ class Tasks:
     meanwhile: object = None
     executed: int = 0
 
-    def run(self, prefix, epoch):
+    def run(self, turn):
         self.clock.sleep(self.takes_s)
         if self.meanwhile:
             self.meanwhile()
-        return [
-            Prepared(n, Attempt(prefix, epoch, 0, n, 5).name, 10, {"task": n}) for n in self.tasks
-        ]
+        return [Prepared(n, turn.attempt(n, 5).name, 10, {"task": n}) for n in self.tasks]
 
     def execute(self):
         self.executed += 1
@@ -201,11 +200,21 @@ def test_rows_that_are_lost_are_recorded_by_choice(scope_of, sink, folder):
     assert name in ended.warnings[0]
 
 
-def test_a_driver_that_was_replaced_records_no_loss(scope_of, sink, folder):
+def test_an_outcome_that_cannot_be_told_is_no_loss(scope_of, sink, folder):
+    """It stops the query, also where losses are recorded; the next start asks again."""
+    sink.failing = {1: [CommitOutcomeUnknown("forgotten")]}
+    with pytest.raises(CommitOutcomeUnknown, match="forgotten"):
+        scope_of(on_lost=OnLost.RECORD).write("run", batch(0), Tasks())
+    assert not [name for name in folder.names() if name.startswith(("lost-", "done-"))]
+    assert scope_of().write("again", batch(0, first_try=False), Tasks()).outcome is Outcome.SKIPPED
+
+
+@pytest.mark.parametrize("kind", [CommittableLost, CommitOutcomeUnknown])
+def test_a_driver_that_was_replaced_records_no_loss(scope_of, sink, folder, kind):
     """Another has committed the batch and gone on, so that the store knows it no more."""
     log = DecisionLog(folder)
 
-    class Replaced(CommittableLost):
+    class Replaced(kind):
         def __init__(self):
             super().__init__("gone")
             log.record_done(log.look().undone)
@@ -387,6 +396,76 @@ def test_what_lost_and_cannot_be_ended_is_told(scope_of, sink):
 def test_what_is_stale(name, stale):
     """Only names of this sink, up to this batch and this driver."""
     assert (name in Stale(PREFIX, 2, 5)) is stale
+
+
+def test_all_of_a_driver_that_has_ended_is_stale():
+    """Whatever its batch, and nobody else's."""
+    stale = Stale(PREFIX, 0, 0, ended=range(2, 4))
+    found = [epoch for epoch in range(6) if Attempt(PREFIX, epoch, 9, 0, 0).name in stale]
+    assert found == [2, 3]
+
+
+def test_which_drivers_have_ended(scope_of, sink):
+    """Older ones at a start and after a batch; its own after a batch, and where it failed."""
+    found = []
+    recover = sink.recover
+    sink.recover = lambda stale: (found.append(stale.ended), recover(stale))
+    scope = scope_of()
+    scope.write("run", batch(0), Tasks())
+    assert found == [range(1), range(2)]
+    found.clear()
+    with pytest.raises(ValueError, match="fails"):
+        scope.write("run", batch(1), Tasks(meanwhile=lambda: raising(ValueError("fails"))))
+    assert found == [range(1, 2)]
+    found.clear()
+    scope_of().write("again", batch(0, first_try=False), Tasks())
+    assert found == [range(0)], "an older driver may be at work on a later batch"
+
+
+def raising(error):
+    """Raise it."""
+    raise error
+
+
+def test_a_sink_is_owned_and_opened(scope_of, sink):
+    """At a start, before anything is ended; and before the tasks of each batch, which get it."""
+    given = []
+    sink.own = lambda *about: sink.calls.append(("own", *about))
+    sink.open = lambda turn: ("opened", turn.batch)
+
+    class Looking(Tasks):
+        def run(self, turn):
+            given.append(turn.attempt(0, 0).given)
+            return super().run(turn)
+
+    scope = scope_of()
+    for number in range(2):
+        scope.write("run", batch(number), Looking())
+    assert sink.calls[:2] == [("own", PREFIX, 1, "query"), ("recover", 0, 0)]
+    assert [call[0] for call in sink.calls].count("own") == 1
+    assert given == [("opened", 0), ("opened", 1)]
+
+
+def test_a_start_that_came_too_late_ends_nothing(scope_of, sink, folder):
+    """Its slot was free only because others have gone on and trimmed the log."""
+    first = scope_of()
+    names = folder.names
+
+    def late():
+        found = names()
+        # Between its look and its void slot another driver writes four batches.
+        folder.names = names
+        for number in range(4):
+            first.write("first", batch(number), Tasks())
+        sink.calls.clear()
+        return [name for name in found if not name.startswith("batch-")]
+
+    second = scope_of()
+    take = second._log.take_epoch
+    second._log.take_epoch = lambda *about: (take(*about), setattr(folder, "names", late))[0]
+    with pytest.raises(Fenced, match="a later batch is there"):
+        second.write("second", batch(0, first_try=False), Tasks())
+    assert sink.calls == []
 
 
 def test_on_lost_is_one_of_two():

@@ -27,6 +27,8 @@ RUN_ID: Final = "RUN_ID"
 TOPIC: Final = "TOPIC"
 # What a batch job's marker has in the place of a query's id.
 RUN_OWNER: Final = "run"
+# How the marker of a sink in task scope names its owner: the other scope must not go on from it.
+TASK_SCOPE: Final = " (task scope)"
 
 
 def marker_missing(batch: "Batch") -> RecoveryError:

@@ -43,6 +43,11 @@ class TransactionDescription:
     started_ms: int
     partitions: frozenset[TopicPartition]
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a transaction can be written to, committed or aborted."""
+        return self.state is TransactionState.ONGOING
+
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:

@@ -24,7 +24,8 @@ class Question:
     broker it was sent to. `in_doubt` names the error for a question whose earlier ask the store may
     have acted on (`asked_before`: in an earlier call): a later refusal of it proves nothing.
     `once`: a repeat would not mean the same any more, so the asker has to look before it; every
-    ask without a decision is `Unsettled`.
+    ask without a decision is `Unsettled`. `alone`: one without an answer is, because it could be
+    acted on long after a repeat of it.
     """
 
     kind: int
@@ -37,6 +38,7 @@ class Question:
     in_doubt: type[TwoPhaseError] | None = None
     asked_before: bool = False
     once: bool = False
+    alone: bool = False
 
 
 class Asking:
@@ -51,7 +53,7 @@ class Asking:
         """Take note of an ask without an answer; `asked` unless it certainly was not sent."""
         self._last = error.message
         self._doubt = self._doubt or asked
-        if asked and self._question.once:
+        if asked and (self._question.once or self._question.alone):
             raise Unsettled(self._last)
 
     def answered(self, codes: Iterable[int]) -> Retry | None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from twophase.commit.marker import Marker, Unreadable, read_marker
 from twophase.commit.naming import SinkName
 from twophase.commit.recovery import LastTransaction
-from twophase.commit.refusals import RUN_OWNER
+from twophase.commit.refusals import RUN_OWNER, TASK_SCOPE
 from twophase.errors import ConfigurationError
 from twophase.kafka.admin import TransactionDescription, TransactionState, describe_transaction
 from twophase.kafka.claims import last_of
@@ -156,6 +156,11 @@ def _next_start(marker: MarkerState, seen: TransactionDescription | None) -> tup
 
 def _with_marker(marker: MarkerState) -> list[str]:
     batch = marker.batch or 0
+    if (marker.owner or "").endswith(TASK_SCOPE):
+        return [
+            f"query {marker.owner} goes on by its decision log",
+            "every other query is refused (TWOPHASE_OWNED_BY_ANOTHER)",
+        ]
     if marker.owner == RUN_OWNER:
         return ["the run writes its rows" if batch < 0 else "the run is done and writes nothing"]
     said = [f"query {marker.owner} goes on with batch {batch + 1}"]

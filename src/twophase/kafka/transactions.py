@@ -68,16 +68,23 @@ class Transactions:
         self._wire = wire
 
     def own(
-        self, transactional_id: str, *, timeout_ms: int | None = None, once: bool = False
+        self,
+        transactional_id: str,
+        *,
+        timeout_ms: int | None = None,
+        once: bool = False,
+        alone: bool = False,
+        version: TransactionVersion | None = None,
     ) -> Identity:
         """Fence every older owner of the id, end what it left open, and return the new identity.
 
         `timeout_ms` (kafka.transaction.timeout.ms unless given) is how long the broker lets a
         transaction of this identity stay open before it aborts it. `once`: `Unsettled` instead of
-        asking again.
+        asking again; `alone`: only where no answer came. `version`, if it is known.
         """
-        version = self._wire.transaction_version()
-        return self._init(Identity(transactional_id, -1, -1, version), timeout_ms, once=once)
+        version = version or self._wire.transaction_version()
+        nobody = Identity(transactional_id, -1, -1, version)
+        return self._init(nobody, timeout_ms, once=once, alone=alone)
 
     def reacquire(self, identity: Identity, *, timeout_ms: int | None = None) -> Identity:
         """Return a fresh identity after the broker's timeout or any doubt; `Fenced` after a rival.
@@ -119,7 +126,14 @@ class Transactions:
             return self._init(claiming.identity, timeout_of(claiming.identity.epoch + 1))
         raise StoreUnavailable("the transaction did not come to rest", **claiming.identity.ids())
 
-    def _init(self, identity: Identity, timeout_ms: int | None, *, once: bool = False) -> Identity:
+    def _init(
+        self,
+        identity: Identity,
+        timeout_ms: int | None,
+        *,
+        once: bool = False,
+        alone: bool = False,
+    ) -> Identity:
         if timeout_ms is None:
             timeout_ms = self._wire.options.transaction_timeout_ms
 
@@ -145,12 +159,18 @@ class Transactions:
                 ids=identity.ids(),
                 advice=f"kafka.transaction.timeout.ms is {timeout_ms}",
                 once=once,
+                alone=alone,
             ),
         )
         return identity.successor(answer.producer_id, answer.producer_epoch)
 
-    def add_partitions(self, identity: Identity, partitions: Iterable[TopicPartition]) -> None:
-        """Make partitions part of the transaction before they are written to; nothing under V2."""
+    def add_partitions(
+        self, identity: Identity, partitions: Iterable[TopicPartition], *, alone: bool = False
+    ) -> None:
+        """Make partitions part of the transaction before they are written to; nothing under V2.
+
+        `alone`: `Unsettled` where no answer came, instead of asking again.
+        """
         if identity.version is TransactionVersion.V2:
             return
         wanted = sorted(set(partitions))
@@ -186,6 +206,7 @@ class Transactions:
                 ),
                 table=answers.ADD_PARTITIONS,
                 ids=identity.ids(),
+                alone=alone,
             ),
         )
 

@@ -177,6 +177,10 @@ class Wire:
                     raise
             self.clock.sleep(self.options.retry_backoff_ms / 1000)
 
+    def look_anew(self) -> None:
+        """Learn which brokers there are: one that is down is otherwise known for five minutes."""
+        self._manager.cluster.request_update()
+
     def nodes(self) -> tuple[int, ...]:
         """Return the ids of the cluster's brokers."""
         return tuple(broker.node_id for broker in self._manager.cluster.brokers())

@@ -17,6 +17,7 @@ from twophase.kafka.counts import ask_partition_counts
 from twophase.kafka.fitness import check_fit
 from twophase.kafka.options import KafkaOptions, acks_for
 from twophase.kafka.store import KafkaStore
+from twophase.kafka.task_sink import POOL_SIZE
 from twophase.kafka.wire import Wire
 from twophase.observe import BatchRecord, Hook, notify, plain_record, record_of
 from twophase.sink import write_batch
@@ -24,11 +25,19 @@ from twophase.spark.columns import sink_columns
 from twophase.spark.connect import checked_owner
 from twophase.spark.engine import JobEngine, SparkEngine
 from twophase.spark.jobs import check_is_job
+from twophase.spark.kafka_by_task import (
+    KafkaByTask,
+    Scope,
+    check_batch_scope,
+    check_task_scope,
+    kafka_by_task,
+)
 from twophase.spark.light import job_may_guess, stream_may_guess
 from twophase.spark.path import Path, Size, choose, likely_light
 from twophase.spark.stream import SinkObject, StreamBatch, stream_batch, wall_ms
 from twophase.spark.unrouted import write_unrouted
 from twophase.spark.written import Calls, Written, check_not_written, note_written
+from twophase.task_scope import OnLost
 from twophase.watch import Watch
 
 if TYPE_CHECKING:
@@ -58,6 +67,11 @@ class KafkaSink:
     With less than the `guarantee` exactly-once there is no transaction and no marker, and every
     task sends its own rows: at-least-once doubles rows where Spark repeats a task or a batch, none
     goes on when rows are lost, and counts them.
+
+    With the `scope` "task" every task has a transaction of its own, and nothing is shuffled. Which
+    of them count is in a decision log, in the checkpoint or under `decisions`. `pool_size` bounds
+    the attempts of one batch. `on_lost` says what to do where Kafka has aborted what was decided,
+    by its transaction timeout: "fail", or "record" what is missing and go on.
     """
 
     def __init__(
@@ -73,6 +87,10 @@ class KafkaSink:
         source_group: str | None = None,
         path: str = Path.AUTO,
         hooks: Iterable[Hook] = (),
+        scope: str = Scope.BATCH,
+        decisions: str | None = None,
+        on_lost: str = OnLost.FAIL,
+        pool_size: int = POOL_SIZE,
     ) -> None:
         self._guarantee = Guarantee.parse(guarantee)
         self._transactional = self._guarantee is Guarantee.EXACTLY_ONCE
@@ -91,6 +109,23 @@ class KafkaSink:
         self._source_group = self._checked_group(source_group)
         self._path = Path.parse(path)
         self._hooks = tuple(hooks)
+        self._by_task: KafkaByTask | None = None
+        if Scope.parse(scope) is Scope.BATCH:
+            check_batch_scope(decisions, on_lost, pool_size)
+        else:
+            check_task_scope(self._guarantee, source_group, self._path)
+            self._by_task = kafka_by_task(
+                options,
+                topic=topic,
+                marker_topic=self._marker_topic,
+                pool_size=pool_size,
+                sink_id=sink_id,
+                checkpoint=checkpoint,
+                owner=owner,
+                decisions=decisions,
+                on_lost=on_lost,
+                hooks=self._hooks,
+            )
         self._begin()
 
     def _begin(self) -> None:
@@ -124,6 +159,9 @@ class KafkaSink:
 
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
         """Write one micro-batch; Spark calls this."""
+        if self._by_task is not None:
+            self._by_task(frame, batch_id)
+            return
         if not self._transactional:
             with self._one_call:
                 self._write_plainly(sink_columns(frame, self._topic), batch_id, self._name)
@@ -167,8 +205,11 @@ class KafkaSink:
         """Write a batch job's DataFrame in one transaction, once for each `run_id`.
 
         Whoever runs the same run again writes nothing, for as long as Kafka keeps marker and
-        transactional id (both 7 days by default). Runs of different ids may go side by side.
+        transactional id (both 7 days by default), in task scope as long as the decision log is
+        kept. Runs of different ids may go side by side.
         """
+        if self._by_task is not None:
+            return self._by_task.write(frame, run_id=run_id)
         check_is_job(frame)
         chosen = sink_columns(frame, self._topic)
         name = SinkName(self._name.sink_id, run_id)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from twophase.attempt import run_attempt
-from twophase.commit.attempts import Attempt, Stale, prefix_of
+from twophase.commit.attempts import Turn, prefix_of
 from twophase.commit.naming import SinkName
 from twophase.commit.recovery import Batch
 from twophase.errors import ConfigurationError
@@ -113,11 +113,14 @@ class _SparkTasks:
     batch: Batch
     rows: RowRunner
 
-    def run(self, prefix: str, epoch: int) -> list[Prepared]:
+    def run(self, turn: Turn) -> list[Prepared]:
         """Run all; Spark hands back the result of one attempt for each task, the winner's."""
-        task = WriteTask(self.sink, prefix, epoch, self.batch.number)
-        stale = Stale(prefix, epoch, self.batch.number)
-        rows = self.rows.run(self.frame, task, _TELLS, between=lambda: self.sink.recover(stale))
+        task = WriteTask(self.sink, turn)
+
+        def between() -> None:
+            self.sink.recover(turn.stale)
+
+        rows = self.rows.run(self.frame, task, _TELLS, between=between)
         return [_prepared(row) for row in rows]
 
     def execute(self) -> None:
@@ -130,16 +133,12 @@ class WriteTask:
     """The rows of one task into one transaction of the user's store."""
 
     sink: TwoPhaseCommitSink[Any]
-    prefix: str
-    epoch: int
-    batch: int
+    turn: Turn
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write, prepare, and yield the committable; nothing where there are no rows."""
         context = task_context()
-        attempt = Attempt(
-            self.prefix, self.epoch, self.batch, context.partitionId(), context.taskAttemptId()
-        )
+        attempt = self.turn.attempt(context.partitionId(), context.taskAttemptId())
         prepared = run_attempt(self.sink, attempt, batches)
         if prepared is not None:
             told = asdict(prepared) | {"committable": json.dumps(prepared.committable)}

@@ -11,6 +11,7 @@ from twophase.errors import ProtocolViolation
 from twophase.kafka.idempotent import ProducerIds
 from twophase.kafka.options import KafkaOptions
 from twophase.kafka.wire import Wire
+from twophase.kafka.wires import shared_wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ def connection(options: KafkaOptions) -> Connection:
     """Return this worker's connections; Spark keeps workers for reuse, and so these."""
     found = _CONNECTIONS.get(options)
     if found is None or found.wire.broken:
-        wire = Wire(options)
+        wire = shared_wire(options)
         found = _CONNECTIONS[options] = Connection(wire, ProducerIds(wire))
     return found
 

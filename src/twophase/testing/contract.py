@@ -27,7 +27,7 @@ import pyarrow as pa
 import pytest
 
 from twophase.attempt import run_attempt
-from twophase.commit.attempts import Attempt, Stale, prefix_of
+from twophase.commit.attempts import Attempt, Stale, Turn, prefix_of
 from twophase.commit.naming import SinkName
 from twophase.commit.recovery import Batch
 from twophase.errors import CommittableLost, TwoPhaseError
@@ -67,11 +67,25 @@ class Stage:
     held: Callable[[], int] = lambda: 0
     prefix: str = field(default_factory=lambda: prefix_of(SinkName(f"contract-{uuid4().hex[:8]}")))
 
+    # The batches that drivers have opened here, by epoch and number, and a sink for each driver.
+    _open: dict[tuple[int, int], Any] = field(init=False, default_factory=dict)
+    _drivers: dict[int, TwoPhaseCommitSink[Any]] = field(init=False, default_factory=dict)
+
     def attempt(
         self, *, epoch: int = 1, batch: int = 0, task: int = 0, attempt: int = 0
     ) -> Attempt:
-        """Return an attempt of a task."""
-        return Attempt(self.prefix, epoch, batch, task, attempt)
+        """Return an attempt of a task of a batch that its driver has opened."""
+        turn = Turn(self.prefix, epoch, batch)
+        if (epoch, batch) not in self._open:
+            if epoch not in self._drivers:
+                self._drivers[epoch] = self.make()
+                self._drivers[epoch].own(self.prefix, epoch, "contract")
+            self._open[epoch, batch] = self._drivers[epoch].open(turn)
+        return replace(turn, given=self._open[epoch, batch]).attempt(task, attempt)
+
+    def stale(self, epoch: int, batch: int = 9) -> Stale:
+        """Return that drivers up to this epoch have lost, and have nothing of a later batch."""
+        return Stale(self.prefix, epoch, batch, range(epoch + 1))
 
     def prepared(self, ids: Iterable[int], **where: int) -> Prepared:
         """Return what a task has prepared in a process that is gone."""
@@ -113,13 +127,13 @@ class _Tasks:
     sink: TwoPhaseCommitSink[Any]
     number: int
 
-    def run(self, prefix: str, epoch: int) -> list[Prepared]:
+    def run(self, turn: Turn) -> list[Prepared]:
         found = []
         for task, ids in enumerate(_TASKS):
             # The first attempt of each task is one whose result Spark does not take.
             for attempt in range(2):
                 rows = [self.stage.rows([10 * self.number + each]) for each in ids]
-                at = Attempt(prefix, epoch, self.number, task, 10 * self.number + attempt)
+                at = turn.attempt(task, 10 * self.number + attempt)
                 prepared = run_attempt(self.sink, at, rows)
             if prepared is not None:
                 found.append(prepared)
@@ -176,7 +190,7 @@ class SinkContract:
                 sink.write(transaction, stage.rows(rows))
             sink.abort(transaction)
             _expect_none_held(stage, "after an abort")
-        stage.make().recover(Stale(stage.prefix, 9, 9))
+        stage.make().recover(stage.stale(9))
         _expect(stage.visible(), [])
 
     def test_what_lost_is_ended(self, stage: Stage) -> None:
@@ -186,7 +200,7 @@ class SinkContract:
         transaction = begun.begin(stage.attempt(epoch=1, attempt=7))
         begun.write(transaction, stage.rows([3]))
         for _ in range(2):
-            stage.make().recover(Stale(stage.prefix, 1, 9))
+            stage.make().recover(stage.stale(1))
         with pytest.raises(CommittableLost):
             stage.make().commit(old.committable)
         stage.make().commit(new.committable)
@@ -213,12 +227,12 @@ class SinkContract:
         sink = stage.make()
         transaction = sink.begin(stage.attempt(epoch=1))
         sink.write(transaction, stage.rows([1]))
-        stage.make().recover(Stale(stage.prefix, 1, 9))
+        stage.make().recover(stage.stale(1))
         committable = None
         with suppress(Exception):
             sink.write(transaction, stage.rows([2]))
             committable = sink.prepare(transaction)
-        stage.make().recover(Stale(stage.prefix, 1, 9))
+        stage.make().recover(stage.stale(1))
         if committable is not None:
             with pytest.raises(CommittableLost):
                 stage.make().commit(committable)
@@ -228,7 +242,7 @@ class SinkContract:
         """Also its committable stays committed, however often that is asked for."""
         prepared = stage.prepared([1])
         stage.make().commit(prepared.committable)
-        stage.make().recover(Stale(stage.prefix, 9, 0))
+        stage.make().recover(stage.stale(9, 0))
         stage.make().commit(prepared.committable)
         _expect(stage.visible(), [1])
 
@@ -236,7 +250,7 @@ class SinkContract:
         """What can be committed passes; of what cannot, `confirm` or `commit` says so."""
         prepared = stage.prepared([1])
         stage.make().confirm([prepared.committable])
-        stage.make().recover(Stale(stage.prefix, 1, 9))
+        stage.make().recover(stage.stale(1))
         with pytest.raises(TwoPhaseError):
             _confirm_and_commit(stage.make(), prepared)
         _expect(stage.visible(), [])

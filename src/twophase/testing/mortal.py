@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from twophase.commit.attempts import Attempt, Stale
+from twophase.commit.attempts import Attempt, Stale, Turn
 from twophase.log.decision import Committable
 from twophase.log.folder import Folder
 from twophase.two_phase import TwoPhaseCommitSink
@@ -93,6 +93,14 @@ class MortalSink(TwoPhaseCommitSink[Any]):
     def recover(self, stale: Stale) -> None:
         """End what lost."""
         self._process.step(self._sink.recover, stale)
+
+    def own(self, prefix: str, epoch: int, owner: str) -> None:
+        """Take the sink."""
+        self._process.step(self._sink.own, prefix, epoch, owner)
+
+    def open(self, turn: Turn) -> Any:
+        """Get ready for a batch."""
+        return self._process.step(self._sink.open, turn)
 
     def confirm(self, committables: Sequence[Committable]) -> None:
         """Look whether all can be committed."""

@@ -157,3 +157,30 @@ def test_what_is_asked_once_is_asked_again_where_it_was_not_sent():
     asking = take()
     asking.unanswered(LOST, asked=False)
     assert asking.answered([0]) is None
+
+
+def alone():
+    """The taking of an id under which something will be prepared."""
+    return Asking(
+        Question(
+            kind=TRANSACTION,
+            key="orders",
+            request=InitProducerIdRequest,
+            codes=lambda answer: (answer.error_code,),
+            table=answers.INIT_PRODUCER_ID,
+            alone=True,
+        )
+    )
+
+
+@pytest.mark.parametrize("code", [NOT_COORDINATOR, LOADING, CONCURRENT])
+def test_what_is_asked_alone_is_asked_again_once_it_was_answered(code):
+    """What was answered cannot be acted on any later."""
+    assert isinstance(alone().answered([code]), Retry)
+
+
+def test_what_is_asked_alone_is_not_asked_again_without_an_answer():
+    """It may still arrive, beside a repeat and after it; unless it was never sent."""
+    alone().unanswered(LOST, asked=False)
+    with pytest.raises(Unsettled, match="the answer was lost"):
+        alone().unanswered(LOST, asked=True)

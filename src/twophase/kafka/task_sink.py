@@ -1,0 +1,200 @@
+"""`KafkaTaskSink`: Kafka in task scope, one transaction for each task of a batch.
+
+Which identity an attempt writes under is in `tickets`, where identities come from in `pool`, what
+became of a committable in `fate`, what ends lingering transactions in `lingering`, who may write at
+all in `ownership`.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, Final
+
+import pyarrow as pa
+
+from twophase.commit.attempts import Attempt, Stale, Turn, name_of
+from twophase.errors import (
+    CommitOutcomeUnknown,
+    CommittableLost,
+    ConfigurationError,
+    EpochStale,
+    InvalidState,
+    StoreUnavailable,
+    TwoPhaseError,
+)
+from twophase.kafka.admin import describe_transaction
+from twophase.kafka.columns import check_schema
+from twophase.kafka.counts import ask_partition_counts
+from twophase.kafka.fate import Fate, fate_of
+from twophase.kafka.fitness import check_fit
+from twophase.kafka.identity import Identity
+from twophase.kafka.lingering import driver_base, end_all, guessed, listed
+from twophase.kafka.options import KafkaOptions
+from twophase.kafka.ownership import Ownership
+from twophase.kafka.pool import Pool
+from twophase.kafka.task_writer import TaskWriter, identity_in
+from twophase.kafka.tickets import take_identity
+from twophase.kafka.transactions import Transactions
+from twophase.kafka.wire import Wire
+from twophase.kafka.wires import shared_wire
+from twophase.log.decision import Committable
+from twophase.two_phase import TwoPhaseCommitSink
+
+_AT_ONCE: Final = 8
+POOL_SIZE: Final = 1_000
+# The broker counts on in 16 bits, and a batch draws all its tickets from one id.
+_POOL_SIZE_MAX: Final = 10_000
+
+
+class KafkaTaskSink(TwoPhaseCommitSink[TaskWriter]):
+    """Rows to `topic`, or to that of their column; at most `pool_size` attempts in a batch."""
+
+    def __init__(
+        self,
+        options: KafkaOptions,
+        topic: str | None,
+        marker_topic: str,
+        pool_size: int = POOL_SIZE,
+    ) -> None:
+        if not isinstance(pool_size, int) or not 1 <= pool_size <= _POOL_SIZE_MAX:
+            raise ConfigurationError(
+                f"pool_size is {pool_size!r}; allowed are whole numbers from 1 to {_POOL_SIZE_MAX}"
+            )
+        self._options = options
+        self._topic, self._marker_topic = topic, marker_topic
+        self._pool_size = pool_size
+        self.time_limit_s = options.transaction_timeout_ms / 1000
+        self._pool: Pool | None = None
+        self._swept: set[int] = set()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the settings: the identities of a batch go to its tasks by their turn."""
+        return vars(self) | {"_pool": None, "_swept": set()}
+
+    def __repr__(self) -> str:
+        return f"<KafkaTaskSink to {self._topic or 'the topic column'}>"
+
+    def check(self, schema: pa.Schema) -> None:
+        """Compare with a Kafka record's columns; look whether the topics are there."""
+        check_schema(schema, topic_needed=self._topic is None)
+        ask_partition_counts(self._wire(), {self._topic or self._marker_topic, self._marker_topic})
+
+    def own(self, prefix: str, epoch: int, owner: str) -> None:
+        """Refuse brokers that cannot keep the promise, and a sink id that is another query's."""
+        check_fit(self._wire())
+        self._ownership(prefix).take(owner, epoch)
+
+    def open(self, turn: Turn) -> Any:
+        """Return the hand that the batch's attempts draw from."""
+        base = driver_base(turn.prefix, turn.epoch)
+        if self._pool is None or self._pool.base != base:
+            self._pool = Pool(self._wire, base, self._pool_size)
+        return self._pool.open()
+
+    def begin(self, attempt: Attempt) -> TaskWriter:
+        """Draw an identity; the broker opens the transaction with the first rows."""
+        wire = self._wire()
+        identity = take_identity(Transactions(wire), attempt.given)
+        return TaskWriter(wire, identity, self._topic, spread_from=attempt.attempt)
+
+    def write(self, transaction: TaskWriter, rows: pa.RecordBatch) -> None:
+        """Encode and send."""
+        transaction.write(rows)
+
+    def prepare(self, transaction: TaskWriter) -> Committable:
+        """Wait for the last acknowledgement."""
+        return transaction.finish()
+
+    def abort(self, transaction: TaskWriter) -> None:
+        """End it; where the broker has nothing of it, or has ended it, that is done already."""
+        transaction.drop()
+        with suppress(InvalidState, EpochStale):
+            Transactions(self._wire()).abort(transaction.identity)
+
+    def commit(self, committable: Committable) -> None:
+        """Ask; where the answer is no, or none, look what became of it."""
+        identity = identity_in(committable)
+        wire = self._wire()
+        try:
+            following = Transactions(wire).commit(identity)
+        except (EpochStale, InvalidState, CommitOutcomeUnknown) as error:
+            self._judge(wire, identity, committable, error)
+            return
+        if following is not None and self._pool is not None:
+            self._pool.note(following)
+
+    def recover(self, stale: Stale) -> None:
+        """End what drivers have open that can decide nothing any more; ids do not say the batch."""
+        if not stale.ended:
+            return
+        wire = self._wire()
+        names = listed(wire, stale.prefix, stale.ended)
+        end_all(wire, self._guessed(wire, stale) if names is None else names)
+
+    def _guessed(self, wire: Wire, stale: Stale) -> list[str]:
+        """Return the ids of this driver, and once for each older one those that it may have had."""
+        names = list(self._pool.ids()) if self._pool is not None else []
+        own = self._pool.base if self._pool is not None else None
+        for epoch in self._ownership(stale.prefix).epochs():
+            here = epoch in stale.ended and epoch not in self._swept
+            if here and driver_base(stale.prefix, epoch) != own:
+                names += guessed(wire, stale.prefix, epoch)
+                self._swept.add(epoch)
+        return names
+
+    def confirm(self, committables: Sequence[Committable]) -> None:
+        """See each of them open at its coordinator."""
+        wire = self._wire()
+
+        def look(committable: Committable) -> tuple[Committable, Fate]:
+            identity = identity_in(committable)
+            seen = describe_transaction(wire, identity.transactional_id)
+            return committable, fate_of(identity, seen)
+
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            found = list(threads.map(look, committables))
+        gone = [identity_in(each) for each, fate in found if fate is not Fate.OPEN]
+        if gone:
+            raise InvalidState(
+                f"{len(gone)} of {len(found)} transactions of the batch are not open any more: the "
+                "broker's timeout (kafka.transaction.timeout.ms), or another driver; nothing is "
+                "decided, the batch has to be run again",
+                **gone[0].ids(),
+            )
+
+    @staticmethod
+    def _judge(
+        wire: Wire, identity: Identity, committable: Committable, error: TwoPhaseError
+    ) -> None:
+        """Return where it is committed; otherwise raise what is known."""
+        fate = fate_of(identity, describe_transaction(wire, identity.transactional_id))
+        if fate is Fate.COMMITTED:
+            return
+        if fate is Fate.OPEN:
+            raise StoreUnavailable(f"not committed yet: {error.message}", **identity.ids())
+        if fate is Fate.ABORTED:
+            places = ", ".join(
+                f"{name} from offset {first} to {following}"
+                for name, first, following in committable.get("partitions", ())
+            )
+            raise CommittableLost(
+                f"Kafka has aborted it, by the transaction timeout or by an admin; its rows were "
+                f"in {places or 'no known place'}",
+                **identity.ids(),
+            )
+        raise _unknown(identity, error)
+
+    def _ownership(self, prefix: str) -> Ownership:
+        return Ownership(self._wire(), name_of(prefix), self._marker_topic)
+
+    def _wire(self) -> Wire:
+        return shared_wire(self._options)
+
+
+def _unknown(identity: Identity, error: TwoPhaseError) -> CommitOutcomeUnknown:
+    return CommitOutcomeUnknown(
+        "whether the transaction was committed cannot be told any more: its id has moved on, or "
+        "Kafka has forgotten it (transactional.id.expiration.ms); look for its rows in the topic "
+        f"({error.message})",
+        **identity.ids(),
+    )
