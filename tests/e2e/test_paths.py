@@ -4,7 +4,7 @@ import pytest
 from support.readers import read, values
 from support.streams import Files, forget_last_commit, run
 
-from twophase.spark.driver_path import bounded, within
+from twophase.spark.bound import bounded, within
 from twophase.spark.kafka_sink import KafkaSink
 
 SCHEMA = "k string, v string, topic string, n int"

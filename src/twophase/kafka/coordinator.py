@@ -8,7 +8,8 @@ from twophase.errors import ProtocolViolation, StoreUnavailable, TwoPhaseError
 from twophase.kafka.answers import Retry, Table, meaning, name_of
 from twophase.kafka.wire import Wire
 
-_FIRST_PAUSE_S = 0.005
+# A commit that was just answered is being carried out for a few of these.
+_FIRST_PAUSE_S = 0.001
 _LONGEST_PAUSE_S = 0.5
 
 

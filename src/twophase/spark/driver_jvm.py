@@ -17,11 +17,11 @@ NOT_THERE = "java.io.FileNotFoundException"
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Java's classes by their names, and when this JVM was started."""
+    """Java's classes and functions by their names, and when this JVM was started."""
 
     path: Any
-    streams: Any
-    uuid: Any
+    bytes_of: Any
+    uuid_of: Any
     started_ms: int
 
 
@@ -31,8 +31,8 @@ def java_names(jvm: Any) -> _Names:
     management = jvm.java.lang.management.ManagementFactory
     return _Names(
         path=jvm.org.apache.hadoop.fs.Path,
-        streams=jvm.org.apache.commons.io.IOUtils,
-        uuid=jvm.java.util.UUID,
+        bytes_of=jvm.org.apache.commons.io.IOUtils.toByteArray,
+        uuid_of=jvm.java.util.UUID.fromString,
         started_ms=int(management.getRuntimeMXBean().getStartTime()),
     )
 
@@ -42,13 +42,30 @@ def started_ms(session: Any) -> int:
     return java_names(session._jvm).started_ms  # noqa: SLF001
 
 
+# The queries that have called so far, by their ids, while they run.
+_RUNNING: dict[str, Any] = {}
+
+
 def calling_query(session: Any) -> tuple[str, Any]:
     """Return the id of the query whose thread this is, and the query, None where there is none."""
     query_id = session.sparkContext.getLocalProperty("sql.streaming.queryId")
     if not query_id:
         return "", None
+    known = _RUNNING.get(query_id)
+    # Of the runs of one query only one is active: a later one has another object.
+    if known is None or not known.isActive():
+        known = _running(session, query_id)
+    return query_id, known
+
+
+def _running(session: Any, query_id: str) -> Any:
+    for ended in [name for name, query in _RUNNING.items() if not query.isActive()]:
+        del _RUNNING[ended]
     queries = session._jsparkSession.sharedState().activeStreamingQueries()  # noqa: SLF001
-    return query_id, queries.get(java_names(session._jvm).uuid.fromString(query_id))  # noqa: SLF001
+    found = queries.get(java_names(session._jvm).uuid_of(query_id))  # noqa: SLF001
+    if found is not None:
+        _RUNNING[query_id] = found
+    return found
 
 
 def is_java(error: Py4JJavaError, name: str) -> bool:
@@ -70,11 +87,10 @@ class Folder:
         settings = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
         self._files = self._names.path(root).getFileSystem(settings)
 
-    def read(self, name: str) -> tuple[bytes, int]:
-        """Return a file's bytes, and when it was written."""
+    def read(self, name: str) -> bytes:
+        """Return a file's bytes."""
         place = self._names.path(f"{self.root}/{name}")
         try:
-            written_ms = int(self._files.getFileStatus(place).getModificationTime())
             stream = self._files.open(place)
         except Py4JJavaError as error:
             if not is_java(error, NOT_THERE):
@@ -84,6 +100,11 @@ class Folder:
                 "checkpointLocation"
             ) from None
         try:
-            return bytes(self._names.streams.toByteArray(stream)), written_ms
+            return bytes(self._names.bytes_of(stream))
         finally:
             stream.close()
+
+    def written_ms(self, name: str) -> int:
+        """Return when a file was written."""
+        place = self._names.path(f"{self.root}/{name}")
+        return int(self._files.getFileStatus(place).getModificationTime())

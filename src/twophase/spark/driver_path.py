@@ -1,14 +1,14 @@
 """A small batch through the driver: its rows come as Arrow, and are encoded and sent here.
 
 The whole plan is executed, because state stores advance only by that; a `limit` would execute a
-part of it. What a task hands back is bounded all the same, by expressions that the executors
-evaluate: rows beyond the bound come back empty and flagged, or not at all. Then the batch is not
-small, and takes the routed path. So the guess that it is small may be wrong at any size.
+part of it. What a task hands back is bounded all the same (bound.py): where a batch is beyond the
+bound it is not small, and takes the routed path. So the guess that it is small may be wrong at any
+size.
 """
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -22,37 +22,40 @@ from twophase.kafka.summaries import confirmed, summarise
 from twophase.kafka.transactions import Transactions
 from twophase.kafka.wire import Wire
 from twophase.sink import BlocksGone
-from twophase.spark.columns import byte_sizes
+from twophase.spark.bound import bounded, share_of, within
 from twophase.spark.connect import over_connect
 from twophase.spark.jobs import asked
+from twophase.spark.planned import PlannedBounds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from twophase.kafka.blocks import Block
 
-# What all tasks together may hand back, and what a row costs beside its own bytes.
-_BUDGET_BYTES: Final = 64_000_000
-_ROW_BYTES: Final = 64
-_SHARES_MIN: Final = 8
-_POSITION_BITS: Final = 33
 _TOO_MUCH: Final = "spark.driver.maxResultSize"
-_ROW: Final = "twophase_row"
 
 
 class DriverPath:
     """The blocks of one batch, in the driver's memory.
 
-    `look` is what `prepare` saw of their topics.
+    `planned` is what batches before it have planned; a job has none. `look` is what `prepare` saw
+    of the blocks' topics.
     """
 
     def __init__(
-        self, frame: "DataFrame", wire: Wire, topic: str | None, *, spread_from: int = 0
+        self,
+        frame: "DataFrame",
+        wire: Wire,
+        topic: str | None,
+        *,
+        spread_from: int = 0,
+        planned: PlannedBounds | None = None,
     ) -> None:
         self._frame = frame
         self._wire = wire
         self._topic = topic
         self._spread_from = spread_from
+        self._planned = planned
         self._blocks: list[Block] | None = None
         self.look = NO_LOOK
 
@@ -79,14 +82,19 @@ class DriverPath:
         return summarise(self._blocks)
 
     def _rows(self) -> pa.Table | None:
-        share_bytes = _BUDGET_BYTES // max(_SHARES_MIN, _tasks(self._frame))
         try:
-            return within(asked(lambda: bounded(self._frame, share_bytes).toArrow()))
+            return within(asked(self._collect))
         except Exception as error:
             # More tasks than the settings tell, each within its share.
             if _TOO_MUCH in str(error):
                 return None
             raise
+
+    def _collect(self) -> pa.Table:
+        found = self._planned.collect(self._frame) if self._planned is not None else None
+        if found is None:
+            found = bounded(self._frame, share_of(_tasks(self._frame))).toArrow()
+        return found
 
     def send(self, identity: Identity, summary: Summary) -> Summary:
         """Send every block from this process."""
@@ -106,47 +114,6 @@ class DriverPath:
     def free(self) -> None:
         """Let go of the blocks."""
         self._blocks = None
-
-
-def bounded(frame: "DataFrame", share_bytes: int) -> "DataFrame":
-    """Return the frame's rows as structs, which are null for rows that are too many or too large.
-
-    A row is kept while its weight times its position in its task is within `share_bytes`: rows of
-    like size then stay within the share together, and the worst mixture of sizes within the share
-    times the logarithm of their number. The first row beyond is always there, as a null.
-
-    Written as texts, in two steps and with one column: a tree of columns costs a call of the JVM
-    for each of its nodes, every step an analysis, every column its share of planning. The filter
-    lets through the first rows of a task, so that both steps count alike.
-    """
-    position = f"(monotonically_increasing_id() & {(1 << _POSITION_BITS) - 1})"
-    light = f"({position} + 1) * ({_weight(frame.columns)}) <= {share_bytes}"
-    fields = ", ".join(_nullable(field) for field in frame.schema.fields)
-    few = frame.where(f"{position} <= {share_bytes // _ROW_BYTES}")
-    return few.selectExpr(f"CASE WHEN {light} THEN struct({fields}) END AS {_ROW}")
-
-
-def _nullable(field: Any) -> str:
-    """Return a field for a struct that may be null: PySpark takes such a one for a fault else."""
-    name = f"`{field.name}`"
-    return name if field.nullable else f"IF(true, {name}, NULL) AS {name}"
-
-
-def within(table: pa.Table) -> pa.Table | None:
-    """Return the rows of a bounded frame as columns; None where not all of them are there."""
-    rows = table.column(_ROW)
-    if rows.null_count:
-        return None
-    return pa.Table.from_struct_array(rows)
-
-
-def _weight(columns: list[str]) -> str:
-    terms = [f"{_ROW_BYTES}L", *byte_sizes(columns).values()]
-    if "headers" in columns:
-        sizes = "coalesce(octet_length(h.key), 0) + coalesce(octet_length(h.value), 0)"
-        added = f"(total, h) -> total + {_ROW_BYTES} + {sizes}"
-        terms.append(f"coalesce(aggregate(headers, 0L, {added}), 0L)")
-    return " + ".join(terms)
 
 
 def _tasks(frame: "DataFrame") -> int:

@@ -10,6 +10,7 @@ from twophase.kafka.wire import Wire
 from twophase.spark.driver_path import DriverPath
 from twophase.spark.jobs import execute
 from twophase.spark.path import Path
+from twophase.spark.planned import PlannedBounds
 from twophase.spark.routed_path import RoutedPath
 
 if TYPE_CHECKING:
@@ -32,10 +33,11 @@ class SparkEngine:
         path: Path,
         *,
         batch: int = 0,
+        planned: PlannedBounds | None = None,
         light: Callable[[], bool] = lambda: False,
     ) -> None:
         self._frame = frame
-        self._driver = DriverPath(frame, wire, topic, spread_from=batch)
+        self._driver = DriverPath(frame, wire, topic, spread_from=batch, planned=planned)
         self._routed = RoutedPath(frame, wire, topic, light=light)
         self._topics = TopicIds(wire)
         self._known: Mapping[str, Any] = {}

@@ -34,6 +34,7 @@ from twophase.spark.kafka_by_task import (
 )
 from twophase.spark.light import job_may_guess, stream_may_guess
 from twophase.spark.path import Path, Size, choose, likely_light
+from twophase.spark.planned import PlannedBounds
 from twophase.spark.stream import SinkObject, StreamBatch, stream_batch, wall_ms
 from twophase.spark.unrouted import write_unrouted
 from twophase.spark.written import Calls, Written, check_not_written, note_written
@@ -132,6 +133,7 @@ class KafkaSink:
         """Set what belongs to this object in this process and goes nowhere else."""
         self._machine = Machine()
         self._size: Size | None = None
+        self._planned = PlannedBounds()
         self._store: KafkaStore | None = None
         self._wire: Wire | None = None
         # Over Spark Connect each run of the query unpickles a sink of its own.
@@ -142,7 +144,16 @@ class KafkaSink:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the settings only: a sink that is sent to a Spark Connect server begins there."""
-        here = {"_machine", "_size", "_store", "_wire", "_made", "_one_call", "_calls"}
+        here = {
+            "_machine",
+            "_size",
+            "_planned",
+            "_store",
+            "_wire",
+            "_made",
+            "_one_call",
+            "_calls",
+        }
         return {name: value for name, value in vars(self).items() if name not in here}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -185,6 +196,7 @@ class KafkaSink:
                 self._topic,
                 path,
                 batch=batch_id,
+                planned=self._planned.begin(call.run_id, frame),
                 light=lambda: likely_light(self._size) and stream_may_guess(chosen),
             )
             record = self._write(

@@ -24,7 +24,7 @@ class HadoopFolder:
         settings = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
         settings.set("fs.permissions.umask-mode", "077")
         names = java_names(session._jvm)  # noqa: SLF001
-        self._path, self._streams = names.path, names.streams
+        self._path, self._bytes_of = names.path, names.bytes_of
         self._root = root
         self._made = False
         self._files = _manager(session, self._path(root), settings)
@@ -49,7 +49,7 @@ class HadoopFolder:
         stream = None
         try:
             stream = self._files.open(self._place(name))
-            return bytes(self._streams.toByteArray(stream))
+            return bytes(self._bytes_of(stream))
         except Py4JJavaError as error:
             # Some stores say so at the first read only.
             if not is_java(error, NOT_THERE):

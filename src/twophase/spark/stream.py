@@ -49,16 +49,17 @@ class StreamBatch:
 class _Call:
     """Where a call comes from: `query` is what this process remembers it by.
 
-    `read` returns a file of the checkpoint and when it was written, 0 where that is not known;
-    what is older than `since_ms` is another process's.
+    `read` returns a file of the checkpoint, `written_ms` when it was written, 0 where that is not
+    known; what is older than `since_ms` is another process's.
     """
 
     query: str
     run_id: str
     owner: str
     root: str
-    read: Callable[[str], tuple[bytes, int]]
+    read: Callable[[str], bytes]
     since_ms: int = 0
+    written_ms: Callable[[str], int] = lambda _: 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +87,11 @@ def stream_batch(frame: "DataFrame", number: int, sink: SinkObject) -> StreamBat
             sink.object_id,
             name,
             root,
-            lambda file: (read_file(session, f"{root}/{file}"), 0),
+            lambda file: read_file(session, f"{root}/{file}"),
         )
     else:
         call = _classic_call(session, sink)
-    content, written_ms = call.read(f"offsets/{number}")
+    content = call.read(f"offsets/{number}")
     progress = progress_in(content)
     before = _progress_before(call, number) if progress else {}
     _PROGRESS[call.query] = (number, progress)
@@ -101,7 +102,7 @@ def stream_batch(frame: "DataFrame", number: int, sink: SinkObject) -> StreamBat
             owner=call.owner,
             number=number,
             offsets=offsets_hash(content),
-            first_try=_first_try(call, number, min(written_ms, _planned_ms(content)), sink.made_ms),
+            first_try=_first_try(call, number, _planned_ms(call, number, content), sink.made_ms),
         ),
         progress,
         rows_between(before, progress),
@@ -125,12 +126,13 @@ def _classic_call(session: Any, sink: SinkObject) -> _Call:
     if sink.checkpoint is not None and _SEEN.get(query_id, ("",))[0] != run_id:
         _check_own(folder, query_id)
     owner = sink.owner or query_id
-    return _Call(query_id, run_id, owner, folder.root, folder.read, started_ms(session))
+    since_ms = started_ms(session)
+    return _Call(query_id, run_id, owner, folder.root, folder.read, since_ms, folder.written_ms)
 
 
 def _check_own(folder: Folder, query_id: str) -> None:
     """Refuse a checkpoint that is another query's: its offsets would say nothing of this batch."""
-    found = json.loads(folder.read("metadata")[0]).get("id")
+    found = json.loads(folder.read("metadata")).get("id")
     if found != query_id:
         raise ConfigurationError(
             f"checkpoint is {folder.root}, which belongs to query {found}; this query is "
@@ -149,7 +151,7 @@ def _progress_before(call: _Call, number: int) -> Progress:
     if number == 0:
         return {}
     try:
-        return progress_in(call.read(f"offsets/{number - 1}")[0])
+        return progress_in(call.read(f"offsets/{number - 1}"))
     except Exception as error:  # noqa: BLE001
         _log.debug("offsets/%d could not be read: %s", number - 1, error)
         return {}
@@ -180,7 +182,17 @@ def wall_ms() -> int:
     return int(time.time() * 1000)
 
 
-def _planned_ms(content: bytes) -> int:
+def _planned_ms(call: _Call, number: int, content: bytes) -> int:
+    """Return when the batch was planned, by its file's time and by what is in it: the earlier one.
+
+    0 where either does not say, and where it does not matter: after the first batch of a run.
+    """
+    if _SEEN.get(call.query, ("",))[0] == call.run_id:
+        return 0
+    return min(call.written_ms(f"offsets/{number}"), _noted_ms(content))
+
+
+def _noted_ms(content: bytes) -> int:
     """Return when the driver planned the batch, by its own clock; 0 if the file does not say."""
     for line in content.decode("utf-8", "replace").splitlines()[1:2]:
         try:
