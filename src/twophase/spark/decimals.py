@@ -51,7 +51,9 @@ def as_whole(frame: "DataFrame") -> "tuple[DataFrame, Whole]":
     distinct = {name.lower() for name in frame.columns}
     if not kinds or over_connect(frame.sparkSession) or len(distinct) < len(frame.columns):
         return frame, Whole({})
-    columns = [_whole(frame, name) if name in kinds else _named(frame, name) for name in frame.columns]
+    columns = [
+        _whole(frame, name) if name in kinds else _named(frame, name) for name in frame.columns
+    ]
     return frame.select(*columns), Whole(kinds)
 
 
