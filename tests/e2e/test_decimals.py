@@ -12,7 +12,7 @@ VALUES = """
 VALUES (CAST(1.23 AS decimal(12, 2)), CAST(-1 AS decimal(18, 0)), CAST(0 AS decimal(18, 18)),
     CAST(7.5 AS decimal(38, 10)), 'x'), (NULL, NULL, NULL, NULL, NULL),
   (-9999999999.99, 999999999999999999, -0.999999999999999999, -2, 'y'), (0, 0, 1e-18, 0, '')
-AS rows(euros, `it``s`, share, large, text)
+AS rows(euros, pieces, share, large, text)
 """
 
 
