@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from twophase import TaskSink, configure_spark
 from twophase.spark import task_sink
-from twophase.spark.log_folder import HadoopFolder
+from twophase.spark.log_folder import folder_at
 from twophase.task_scope import TaskScope
 from twophase.testing.mortal import Died, InTurn, MortalFolder, Process
 
@@ -68,7 +68,7 @@ class Watched(ParquetFolder):
 def main(arguments):
     """Run the query until its source is used up; say how many steps it took."""
     process = Killed(arguments.get("die_at"), after=arguments.get("after", False))
-    task_sink.HadoopFolder = lambda *args: MortalFolder(HadoopFolder(*args), process)
+    task_sink.folder_at = lambda *args: MortalFolder(folder_at(*args), process)
     # One commit after another, so that steps have one order.
     task_sink.TaskScope = partial(TaskScope, pool=InTurn)
     builder = (

@@ -15,6 +15,9 @@ from support.streams import Files, forget_last_commit, run
 
 from twophase import TaskSink, TwoPhaseCommitSink
 from twophase.errors import ConfigurationError, LogCorrupt
+from twophase.log.local_folder import LocalFolder
+from twophase.spark import task_sink
+from twophase.spark.log_folder import HadoopFolder, folder_at
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "parquet_folder.py"
 QUERY = Path(__file__).parent / "task_query.py"
@@ -80,6 +83,33 @@ def test_the_log_lies_in_the_checkpoint(files, sink_of, tmp_path):
     assert {stat.S_IMODE(path.stat().st_mode) for path in found} == {0o600}
 
 
+def test_the_log_goes_on_where_hadoop_began_it(files, sink_of, tmp_path, monkeypatch):
+    """A log that Spark's manager of checkpoints has written is read, gone on with, and back."""
+    for number in range(4):
+        with monkeypatch.context() as patched:
+            if number % 2 == 0:
+                patched.setattr(task_sink, "folder_at", HadoopFolder)
+            files.add({"id": 100 + number})
+            run(files.frame(), sink_of(), tmp_path / "check")
+    forget_last_commit(tmp_path / "check")
+    run(files.frame(), sink_of(), tmp_path / "check")
+    assert ids_in(tmp_path / "target") == [*EXPECTED, 100, 101, 102, 103]
+
+
+def test_which_folder_it_is(spark, tmp_path):
+    """The system's own links on a local disk, unless the user chose a manager."""
+    key = "spark.sql.streaming.checkpointFileManagerClass"
+    assert isinstance(folder_at(spark, (tmp_path / "a b").as_uri()), LocalFolder)
+    assert isinstance(folder_at(spark, str(tmp_path / "log")), LocalFolder)
+    manager = "org.apache.spark.sql.execution.streaming.checkpointing"
+    spark.conf.set(key, f"{manager}.FileSystemBasedCheckpointFileManager")
+    try:
+        assert isinstance(folder_at(spark, str(tmp_path / "log")), HadoopFolder)
+    finally:
+        spark.conf.unset(key)
+    assert [each.name for each in tmp_path.rglob("*") if each.is_file()] == []
+
+
 def test_a_damaged_log_stops_the_query(files, sink_of, tmp_path):
     """A decision that is cut short is not taken for one that is not there."""
     run(files.frame(), sink_of(), tmp_path / "check")
@@ -87,7 +117,6 @@ def test_a_damaged_log_stops_the_query(files, sink_of, tmp_path):
     log = tmp_path / "check" / "twophase" / "folder"
     last = max(path for path in log.iterdir() if path.name.startswith("batch-"))
     last.write_bytes(last.read_bytes()[:-7])
-    (log / f".{last.name}.crc").unlink()
     with pytest.raises(Exception, match=LogCorrupt.code):
         run(files.frame(), sink_of(), tmp_path / "check")
     assert ids_in(tmp_path / "target") == EXPECTED

@@ -88,19 +88,19 @@ class Encoder:
 
     def header(self) -> bytes:
         """Return how a COPY begins."""
-        return bytes(self._encoder.write_header())
+        return self._encoder.write_header()
 
     def rows(self, rows: pa.RecordBatch) -> bytes:
         """Return the rows; refuse a value that its column cannot hold."""
         cells = self._on_wire(rows)
         try:
-            return bytes(self._encoder.write_batch(cells))
+            return self._encoder.write_batch(cells)
         except ValueError as error:
             raise RowRejected(f"a row has a value that cannot be sent: {error}") from error
 
     def trailer(self) -> bytes:
         """Return how a COPY ends."""
-        return bytes(self._encoder.finish())
+        return self._encoder.finish()
 
     def _on_wire(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         names = rows.schema.names

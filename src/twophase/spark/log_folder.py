@@ -2,19 +2,42 @@
 
 What makes Spark's log of offsets atomic on a file system makes this one: a file is written under
 another name and renamed where nothing is, or whatever
-`spark.sql.streaming.checkpointFileManagerClass` does instead.
+`spark.sql.streaming.checkpointFileManagerClass` does instead. On a local disk the system itself
+can do better.
 """
 
+from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
 from twophase.errors import SetupError
+from twophase.log.folder import Folder
+from twophase.log.local_folder import LocalFolder
 from twophase.spark.driver_jvm import NOT_THERE, is_java, java_names
 
 _THERE = "org.apache.hadoop.fs.FileAlreadyExistsException"
+_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 # Since Spark 4.1, and before.
 _PACKAGES = ("streaming.checkpointing", "streaming")
+
+
+def folder_at(session: Any, root: str) -> Folder:
+    """Return the folder: by the system's own links on a local disk, else by Spark's manager.
+
+    A manager that the user chose is the one that is used.
+    """
+    hadoop = HadoopFolder(session, root)
+    state = session._jsparkSession.sessionState()  # noqa: SLF001
+    settings = state.newHadoopConf()
+    if settings.get(_MANAGER) is not None:
+        return hadoop
+    path = java_names(session._jvm).path(root)  # noqa: SLF001
+    files = path.getFileSystem(settings)
+    if files.getUri().getScheme() != "file":
+        return hadoop
+    local = LocalFolder(Path(files.makeQualified(path).toUri().getPath()), root)
+    return local if local.can_link() else hadoop
 
 
 class HadoopFolder:

@@ -3,7 +3,7 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import uuid4
 
 import pyarrow as pa
@@ -22,6 +22,8 @@ from twophase.spark.written import Calls, Written, check_not_written, note_writt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+_LARGE_TYPES: Final = "spark.sql.execution.arrow.useLargeVarTypes"
 
 
 class Scope(Protocol):
@@ -118,8 +120,7 @@ class ScopeSink(ABC):
     def _checked_schema(self, frame: "DataFrame") -> pa.Schema:
         """Return the columns as Spark hands them to the tasks."""
         if self._checked is None or self._checked[0] != frame.schema:
-            # A frame without rows runs no plan.
-            schema = frame.sparkSession.createDataFrame([], frame.schema).toArrow().schema
+            schema = arrow_schema(frame)
             self._check(frame, schema)
             self._checked = (frame.schema, schema)
         return self._checked[1]
@@ -146,6 +147,23 @@ class ScopeSink(ABC):
             )
             notify(self._hooks, record)
         return record
+
+
+# For a batch job, which is one call of one sink, this took longer than to look at the table.
+_SCHEMAS_MAX: Final = 100
+_SCHEMAS: dict[tuple[str, str | None], pa.Schema] = {}
+
+
+def arrow_schema(frame: "DataFrame") -> pa.Schema:
+    """Return the columns as Spark gives them to Arrow, asked once for each list of columns."""
+    session = frame.sparkSession
+    asked = (frame.schema.json(), session.conf.get(_LARGE_TYPES, None))
+    if asked not in _SCHEMAS:
+        if len(_SCHEMAS) >= _SCHEMAS_MAX:
+            _SCHEMAS.clear()
+        # A frame without rows runs no plan.
+        _SCHEMAS[asked] = session.createDataFrame([], frame.schema).toArrow().schema
+    return _SCHEMAS[asked]
 
 
 def execute_plan(frame: "DataFrame", batch: Batch) -> None:

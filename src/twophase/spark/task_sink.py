@@ -16,7 +16,7 @@ from twophase.log.decision import Prepared
 from twophase.log.decisions import DecisionLog
 from twophase.observe import TASK, Hook
 from twophase.spark.connect import over_connect
-from twophase.spark.log_folder import HadoopFolder
+from twophase.spark.log_folder import folder_at
 from twophase.spark.row_tasks import RowRunner
 from twophase.spark.scope_sink import ScopeSink, execute_plan
 from twophase.spark.workers import task_context
@@ -83,7 +83,7 @@ class TaskSink(ScopeSink):
 
     def _make_scope(self, frame: "DataFrame", root: str, name: SinkName) -> TaskScope:
         place = root if name.run_id is None else f"{root}/{name.run_id}"
-        log = DecisionLog(HadoopFolder(frame.sparkSession, place))
+        log = DecisionLog(folder_at(frame.sparkSession, place))
         return TaskScope(self._sink, log, prefix_of(name), on_lost=self._on_lost)
 
     def _tasks(

@@ -445,3 +445,17 @@ def test_the_password_is_in_no_text(caplog):
             act()
         assert "canary" not in str(found.value)
     assert "canary" not in caplog.text
+
+
+def test_nothing_waits_in_the_client(postgres_url, make_table):
+    """A write of many pieces returns when the system has all of it, and the rows come whole."""
+    table = make_table("a bytea")
+    values = [bytes([number]) * 3_000_000 for number in range(5)]
+    rows = pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], names=["a"])
+    with (
+        psycopg.connect(postgres_url) as connection,
+        Copying(connection, sql.Identifier(table)) as copying,
+    ):
+        copying.write(rows)
+        assert connection.pgconn.flush() == 0
+    assert sorted(value for (value,) in rows_of(postgres_url, table)) == values
