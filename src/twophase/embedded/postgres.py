@@ -59,16 +59,17 @@ os.execv(command[0], command)
 class EmbeddedPostgres:
     """One server with an empty database; `with` starts and stops it, `kill` is kill -9.
 
-    `settings` are the server's own, beside those of this module.
+    `fetched` asks for the same server on every machine. `settings` are the server's own, beside
+    those of this module.
     """
 
-    def __init__(self, **settings: str) -> None:
+    def __init__(self, *, fetched: bool = False, **settings: str) -> None:
         self._settings = _SETTINGS | settings
         self._folder = Path(tempfile.mkdtemp(prefix="twophase-postgres-"))
         self._account = _account()
         self._port = free_ports(1)[0]
         self._launched: Launched | None = None
-        self._bin = _found() or self._fetched()
+        self._bin = (None if fetched else _found()) or self._fetched()
 
     @property
     def url(self) -> str:
