@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pyspark.sql import SparkSession
 
 from bench.report import Figure
-from bench.spark.batch import SPARK_TUNED, tuned
+from bench.spark.batch import SPARK, SPARK_TUNED, tuned
 from bench.spark.roles import BROKER, JVM, WORKER, roles
 from bench.spark.setting import NOOP, Side, Topics, orders
 from bench.turns import turn_by_turn
@@ -29,12 +29,14 @@ def measure(spark: SparkSession, topics: Topics, rows: int, runs: int) -> Iterat
             side.write(frame, topics.servers, topic)
             return spent_s() - before
 
-    sides = (Side(NOOP), *tuned("lz4"))
-    nothing, ours, theirs = turn_by_turn(sides, runs, spent, warm_up=1)
-    totals = [tuple(run.total() for run in side) for side in (nothing, ours, theirs)]
-    yield Figure("orders, made and thrown away: all processes", UNIT, totals[0], lower=True)
-    name = "orders, batch write, lz4: all processes"
-    yield Figure(name, UNIT, totals[1], SPARK_TUNED, totals[2], lower=True)
+    sides = (Side(NOOP), Side("twophase", ours=True), Side(SPARK), *tuned("lz4"))
+    found = turn_by_turn(sides, runs, spent, warm_up=1)
+    nothing, our_own, their_own, *both = (tuple(run.total() for run in side) for side in found)
+    yield Figure("orders, made and thrown away: all processes", UNIT, nothing, lower=True)
+    name = "orders, batch write, {}: all processes"
+    yield Figure(name.format("defaults"), UNIT, our_own, SPARK, their_own, lower=True)
+    yield Figure(name.format("lz4"), UNIT, both[0], SPARK_TUNED, both[1], lower=True)
+    *_, ours, theirs = found
     for role in (JVM, WORKER, BROKER):
         our, their = (tuple(run[role] for run in side) for side in (ours, theirs))
         peer = (SPARK_TUNED, their) if any(their) else ()
