@@ -9,7 +9,6 @@ import pyarrow as pa
 from twophase.errors import StoreUnavailable
 from twophase.sink import BlocksGone
 from twophase.spark.arrow_bound import UNWEIGHED, arrow_bound
-from twophase.spark.decimals import Whole, as_whole
 from twophase.spark.jobs import asked
 from twophase.spark.light import HeavyRows, light_rows, unflagged
 
@@ -40,17 +39,15 @@ class RowRunner:
 
         `between` ends what the tasks have left in the store, before they run again, weighed.
         """
-        sent, whole = as_whole(frame)
-        restored = _Restored(task, whole)
         if not self._heavy and self._may_guess(frame):
-            form = light_rows(sent)
+            form = light_rows(frame)
             if form is not None:
-                rows = _collected(form, _Light(restored, tells), tells, UNWEIGHED)
+                rows = _collected(form, _Light(task, tells), tells, UNWEIGHED)
                 self._heavy = any(row[tells.names[0]] is None for row in rows)
                 if not self._heavy:
                     return rows
                 between()
-        return _collected(sent, restored, tells, _ROWS_BYTES)
+        return _collected(frame, task, tells, _ROWS_BYTES)
 
 
 def _collected(
@@ -69,17 +66,6 @@ def _collected(
 
 
 _SQL: Final = {pa.int32(): "int", pa.int64(): "long", pa.string(): "string"}
-
-
-@dataclass(frozen=True)
-class _Restored:
-    """A task over rows whose decimals are sent as whole numbers."""
-
-    task: RowTask
-    whole: Whole
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from self.task(self.whole.restored(batches))
 
 
 @dataclass(frozen=True)
