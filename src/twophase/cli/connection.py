@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from twophase.cli.progress import bar
 from twophase.cli.properties import read_properties
 from twophase.errors import ConfigurationError
 
@@ -55,10 +56,13 @@ def kafka_options(bootstrap_server: str | None, command_config: Path | None) -> 
 
 @contextmanager
 def connected(bootstrap_server: str | None, command_config: Path | None) -> "Iterator[Wire]":
-    """Open the connections for one command."""
+    """Open the connections for one command; on a terminal a bar moves until a broker answers."""
     from twophase.kafka.wire import Wire  # noqa: PLC0415
 
-    with Wire(kafka_options(bootstrap_server, command_config)) as wire:
+    options = kafka_options(bootstrap_server, command_config)
+    with bar("finding the brokers"):
+        wire = Wire(options)
+    with wire:
         yield wire
 
 

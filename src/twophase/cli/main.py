@@ -8,6 +8,7 @@ import click
 from twophase.cli.demo import demo
 from twophase.cli.kafka import kafka
 from twophase.cli.sinks import sinks
+from twophase.cli.transactions import transactions
 from twophase.errors import TwoPhaseError
 
 _FAILED, _INTERRUPTED = 1, 130
@@ -29,6 +30,7 @@ def twophase() -> None:
 twophase.add_command(demo)
 twophase.add_command(kafka)
 twophase.add_command(sinks)
+twophase.add_command(transactions)
 
 
 def main() -> None:
