@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import click
 
+from twophase.cli.check import check
 from twophase.cli.demo import demo
 from twophase.cli.kafka import kafka
 from twophase.cli.sinks import sinks
@@ -27,6 +28,7 @@ def twophase() -> None:
     """Exactly-once sinks for PySpark, and the tools around them."""
 
 
+twophase.add_command(check)
 twophase.add_command(demo)
 twophase.add_command(kafka)
 twophase.add_command(sinks)
