@@ -74,11 +74,14 @@ def open_findings(wire: Wire, topic: str) -> Iterator[Finding]:
 
 
 def _open(topic: str, seen: OpenTransaction) -> Finding:
-    held = max((hold.held_back or 0 for hold in seen.partitions if hold.topic == topic), default=0)
+    told = [hold.held_back for hold in seen.partitions if hold.topic == topic]
+    held = max((number for number in told if number is not None), default=None)
     return warning(
         f"open transactions on {topic}",
         f"{seen.transactional_id}, {seen.age_ms / 1000:.1f} s old, timeout "
         f"{seen.timeout_ms / 1000:.1f} s",
-        f"readers in read_committed are up to {held} records behind",
+        "how far readers in read_committed are behind is not known"
+        if held is None
+        else f"readers in read_committed are up to {held} records behind",
         "nothing, if its job is at work; else `twophase transactions abort`",
     )

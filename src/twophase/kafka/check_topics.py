@@ -104,8 +104,8 @@ def _not_made_yet(topic: str, key: str, brokers: Found) -> Finding:
 
 def _replication(row: Any) -> Replication:
     return Replication(
-        replicas=min(len(each.replica_nodes) for each in row.partitions),
-        in_sync=min(len(each.isr_nodes) for each in row.partitions),
+        replicas=min((len(each.replica_nodes) for each in row.partitions), default=0),
+        in_sync=min((len(each.isr_nodes) for each in row.partitions), default=0),
         leaderless=sum(each.leader_id == _NO_LEADER for each in row.partitions),
     )
 

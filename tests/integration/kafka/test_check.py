@@ -1,5 +1,6 @@
 """`twophase check` against real brokers and topics that are set up wrongly, one way at a time."""
 
+import io
 import json
 from uuid import uuid4
 
@@ -12,12 +13,14 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from rich.console import Console
 from support.readers import values
 from support.rows import blocks, named
 from support.sinks import Sink
 from support.waiting import wait_until
 from support.writing import write
 
+from twophase.cli import progress
 from twophase.cli.main import run as command_line
 from twophase.commit.naming import SinkName
 from twophase.kafka.open_transactions import look_at
@@ -54,8 +57,10 @@ def check(capsys, tmp_path):
 
 
 @on_one_broker
-def test_a_development_broker_is_fit_and_replicates_nothing(broker, make_topic, check, capsys):
-    """All points are ok but replication and what this machine lacks: exit code 1."""
+def test_a_development_broker_is_fit_and_replicates_nothing(
+    broker, make_topic, check, capsys, monkeypatch
+):
+    """All points are ok but replication: exit code 1, and a bar on a terminal meanwhile."""
     topic, sink_id = make_topic(broker, 3), f"new-{uuid4().hex[:8]}"
     code, found = check(broker.bootstrap_servers, sink_id, topic)
     assert code == 1
@@ -78,9 +83,13 @@ def test_a_development_broker_is_fit_and_replicates_nothing(broker, make_topic, 
     }.items():
         assert (found[point]["level"], said in found[point]["said"]) == ("ok", True), found[point]
     assert found[f"replication of {topic}"]["level"] == "warning"
+    screen = io.StringIO()
+    terminal = Console(file=screen, force_terminal=True, width=80)
+    monkeypatch.setattr(progress, "Console", lambda **_: terminal)
     arguments = ["--sink-id", sink_id, "--topic", topic]
     assert command_line(["check", *arguments, "--bootstrap-server", broker.bootstrap_servers]) == 1
     said = capsys.readouterr().out
+    assert "7/7" in screen.getvalue()
     assert f"warning   replication of {topic}: factor 1\n          why: rows, markers" in said
 
 

@@ -146,13 +146,22 @@ def test_a_job_at_work_is_left_alone(broker, wire, transactions, make_topic, nam
 
 
 class AbortedEngine(RowsEngine):
-    """In its first send, once the rows are written, somebody meddles with the transaction."""
+    """In its first try, once rows or marker are written, somebody meddles with the transaction."""
+
+    at = "rows"
 
     def send(self, identity, summary):
         done = super().send(identity, summary)
-        if self.sent == 1:
-            self.meddle()
+        self._at("rows")
         return done
+
+    def confirm(self):
+        self._at("marker")
+        super().confirm()
+
+    def _at(self, moment):
+        if self.sent == 1 and self.at == moment:
+            self.meddle()
 
 
 def drive(wire, name, topic, engine):
@@ -160,12 +169,14 @@ def drive(wire, name, topic, engine):
     return write_batch(Machine(), uuid4().hex, batch, KafkaStore(wire, name, topic), engine)
 
 
+@pytest.mark.parametrize("moment", ["rows", "marker"])
 def test_forced_under_a_live_driver_no_row_is_lost_or_doubled(
-    broker, wire, make_topic, name, command
+    broker, wire, make_topic, name, command, moment
 ):
     """The driver finds its transaction gone, sends its blocks again, and commits them once."""
     topic, codes = make_topic(broker), []
     engine = AbortedEngine(wire, topic, named("row", 5))
+    engine.at = moment
     force = ["abort", name.transactional_id, "--force", "--yes"]
     engine.meddle = lambda: codes.append(command(*force)[0])
     finished = drive(wire, name, topic, engine)
