@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SERVERS = "bootstrap.servers"
-# A person waits: a wrong address is said sooner than after a sink's minute.
-_PATIENCE = {"kafka.max.block.ms": "20000"}
+# A person waits: a wrong address, or one node that does not answer, is said sooner than after a
+# sink's minute.
+_PATIENCE = {"kafka.max.block.ms": "20000", "kafka.request.timeout.ms": "10000"}
 
 
 def connection_options(command: F) -> F:

@@ -120,11 +120,19 @@ def replication_finding(topic: str, found: Replication, min_isr: int | None) -> 
     if min_isr is None:
         said = f"factor {factor}, {found.in_sync} in sync; {MIN_ISR} may not be read"
         return unknown(point, said, f"grant DESCRIBE_CONFIGS on {topic}")
-    said = f"factor {factor}, {MIN_ISR}={min_isr}"
+    return _spare(point, found, min_isr)
+
+
+def _spare(point: str, found: Replication, min_isr: int) -> Finding:
+    said = f"factor {found.replicas}, {MIN_ISR}={min_isr}"
+    if found.in_sync < found.replicas:
+        why = "a partition has fewer copies than it should; the next broker that stops may stop it"
+        do = "start the missing brokers, and wait until they have caught up"
+        return warning(point, f"{said}, {found.in_sync} in sync", why, do)
     if min_isr == 1:
         why = "what is acknowledged may be on one disk only, and be lost with it"
         return warning(point, said, why, f"set {MIN_ISR}=2")
-    if min_isr == factor:
+    if min_isr == found.replicas:
         why = "one broker that is down stops all writes"
         return warning(point, said, why, "raise the replication factor")
     return ok(point, said)

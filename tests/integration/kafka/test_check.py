@@ -23,6 +23,7 @@ from support.writing import write
 from twophase.cli import progress
 from twophase.cli.main import run as command_line
 from twophase.commit.naming import SinkName
+from twophase.embedded.fetch import fetch_jars
 from twophase.kafka.open_transactions import look_at
 from twophase.kafka.transactions import Transactions
 
@@ -179,3 +180,39 @@ def test_a_broker_that_is_wrong_in_every_way(
     assert command_line([*command, "--bootstrap-server", servers]) == 1
     assert "cannot be seen whether a job writes" in capsys.readouterr().out
     assert look_at(wire, name.transactional_id).epoch == identity.epoch
+
+
+@pytest.mark.long
+def test_three_nodes_as_they_should_be_and_one_of_them_stopped(
+    private_kafka, connect, make_topic, check, capsys
+):
+    """All is ok, by exit code 0; transactions of all coordinators are listed; a loss is seen."""
+    fetch_jars("spark-kafka-4.2.0")
+    cluster = private_kafka(nodes=3)
+    servers, topic = cluster.bootstrap_servers, make_topic(cluster, 6)
+    code, found = check(servers, "orders", topic)
+    assert (code, [each for each in found.values() if each["level"] != "ok"]) == (0, [])
+    assert found["brokers"]["said"] == "3 of 3 answer"
+    wire = connect(servers)
+    transactions, names = Transactions(wire), [f"twophase.orders/{n}" for n in range(8)]
+    for number, name in enumerate(names):
+        place = number % 6
+        write(wire, transactions.own(name), blocks(topic, named(name, 2), partition=place))
+    where = ["--bootstrap-server", servers]
+    assert command_line(["transactions", "list", *where, "--output", "json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["transactions"]
+    assert sorted(each["transactional_id"] for each in listed) == names
+    held = {each["transactional_id"]: each["partitions"] for each in listed}
+    assert [held[name][0]["holds"] for name in names] == [True] * 6 + [False] * 2
+    lingering = ["transactions", "abort", "--lingering", "--sink-id", "orders"]
+    assert command_line([*lingering, "--watch", "1", "--yes", *where]) == 0
+    assert capsys.readouterr().out.count(": aborted: ") == len(names)
+    cluster.nodes[2].kill()
+
+    def noticed():
+        left = ",".join(node.address for node in cluster.nodes[:2])
+        found.update(check(left, "orders", topic)[1])
+        return found[f"replication of {topic}"]["level"] == "warning"
+
+    wait_until(noticed, 60)
+    assert "2 in sync" in found[f"replication of {topic}"]["said"]

@@ -33,7 +33,7 @@ def test_releases(level, verdict, said):
     ("factor", "in_sync", "leaderless", "min_isr", "verdict", "said"),
     [
         (3, 3, 0, 2, Level.OK, "factor 3, min.insync.replicas=2"),
-        (3, 2, 0, 2, Level.OK, "factor 3"),
+        (3, 2, 0, 2, Level.WARNING, "factor 3, min.insync.replicas=2, 2 in sync"),
         (3, 1, 0, 2, Level.ERROR, "1 of 3 replicas are in sync"),
         (3, 3, 1, 2, Level.ERROR, "no leader"),
         (1, 1, 0, 2, Level.ERROR, "1 of 1 replicas"),
