@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from twophase.cli.progress import bar
 from twophase.cli.properties import read_properties
 from twophase.errors import ConfigurationError
 
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SERVERS = "bootstrap.servers"
-# A person waits: a wrong address is said sooner than after a sink's minute.
-_PATIENCE = {"kafka.max.block.ms": "20000"}
+# A person waits: a wrong address, or one node that does not answer, is said sooner than after a
+# sink's minute.
+_PATIENCE = {"kafka.max.block.ms": "20000", "kafka.request.timeout.ms": "10000"}
 
 
 def connection_options(command: F) -> F:
@@ -55,10 +57,13 @@ def kafka_options(bootstrap_server: str | None, command_config: Path | None) -> 
 
 @contextmanager
 def connected(bootstrap_server: str | None, command_config: Path | None) -> "Iterator[Wire]":
-    """Open the connections for one command."""
+    """Open the connections for one command; on a terminal a bar moves until a broker answers."""
     from twophase.kafka.wire import Wire  # noqa: PLC0415
 
-    with Wire(kafka_options(bootstrap_server, command_config)) as wire:
+    options = kafka_options(bootstrap_server, command_config)
+    with bar("finding the brokers"):
+        wire = Wire(options)
+    with wire:
         yield wire
 
 

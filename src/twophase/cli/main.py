@@ -5,9 +5,11 @@ from collections.abc import Sequence
 
 import click
 
+from twophase.cli.check import check
 from twophase.cli.demo import demo
 from twophase.cli.kafka import kafka
 from twophase.cli.sinks import sinks
+from twophase.cli.transactions import transactions
 from twophase.errors import TwoPhaseError
 
 _FAILED, _INTERRUPTED = 1, 130
@@ -26,9 +28,11 @@ def twophase() -> None:
     """Exactly-once sinks for PySpark, and the tools around them."""
 
 
+twophase.add_command(check)
 twophase.add_command(demo)
 twophase.add_command(kafka)
 twophase.add_command(sinks)
+twophase.add_command(transactions)
 
 
 def main() -> None:

@@ -1,6 +1,5 @@
 """`twophase sinks`: look at a sink, and resolve what it refuses to decide by itself."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -8,14 +7,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from rich.text import Text
 
+from twophase.cli.asking import asking, confirm
 from twophase.cli.connection import connected, connection_options
 from twophase.cli.offsets import hash_of_batch
 from twophase.cli.output import output_option, show
+from twophase.cli.progress import bar
+from twophase.cli.sink_text import listed_text, marker_text, state_text
 from twophase.commit.naming import SinkName
-from twophase.commit.refusals import RUN_OWNER, last_batch
+from twophase.commit.refusals import RUN_OWNER
 
 if TYPE_CHECKING:
-    from twophase.kafka.sink_state import SinkState
     from twophase.kafka.sinks import Change, Plan
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -33,7 +34,7 @@ Example: a query was refused with TWOPHASE_MARKER_MISSING for its batch 7
 
 @click.group(epilog=_SINKS_EXAMPLE)
 def sinks() -> None:
-    """Look at a sink, hand it to a query, or forget it.
+    """List sinks, look at one, hand it to a query, or forget it.
 
     A sink that cannot know whether a batch is in the topic refuses to go on, and its error ends
     with the command to run here. What each refusal means is in docs/sinks.md.
@@ -51,8 +52,30 @@ def _sink_options(command: F) -> F:
     return click.argument("sink_id")(command)
 
 
-def _asking(command: F) -> F:
-    return click.option("--yes", is_flag=True, help="Do not ask; for scripts.")(command)
+_LIST_EXAMPLE = """\b
+Example: which sinks there are, and those with an open transaction
+  twophase sinks list --bootstrap-server broker-1:9092
+  twophase sinks list --bootstrap-server broker-1:9092 --output json \\
+      | jq '.sinks[] | select(.state.transactional_id.open_ms != null)'
+"""
+
+
+@sinks.command("list", epilog=_LIST_EXAMPLE)
+@output_option
+@connection_options
+def list_all(output: str, **connection: Any) -> None:
+    """List every sink that the brokers know of, and every run of a batch job.
+
+    For each: owner, last batch, rows, when it was written, the state of its transactional id, and
+    the age of an open transaction. Changes nothing. Found by name, in transactional ids and groups;
+    those that you may not DESCRIBE are left out by the brokers without a word.
+    """
+    with connected(**connection) as wire, bar("looking at sinks") as start:
+        from twophase.kafka.sink_list import list_sinks  # noqa: PLC0415 - see connection.py
+
+        found = list_sinks(wire, start)
+    said = [line for each in found for line in listed_text(each)]
+    show({"sinks": found}, output, *(said or [Text("no sink is known here")]))
 
 
 _SHOW_EXAMPLE = """\b
@@ -82,7 +105,7 @@ def show_sink(
         from twophase.kafka.sink_state import look  # noqa: PLC0415 - see connection.py
 
         state = look(wire, name, topic)
-    show(state, output, *_state_text(state))
+    show(state, output, *state_text(state))
     if not state.exists:
         context.exit(NO_SINK)
 
@@ -100,7 +123,7 @@ Example: it is not there, and shall be written
 
 @sinks.command("adopt", epilog=_ADOPT_EXAMPLE)
 @_sink_options
-@_asking
+@asking
 @click.option(
     "--owner",
     metavar="QUERY",
@@ -163,7 +186,7 @@ Example: the topic was emptied, and the query starts again from its beginning
 
 @sinks.command("reset", epilog=_RESET_EXAMPLE)
 @_sink_options
-@_asking
+@asking
 def reset_sink(
     *,
     sink_id: str,
@@ -220,51 +243,11 @@ def _decision(
 
 
 def _ask(plan: "Plan", *, yes: bool) -> None:
-    """Show the plan on stderr, where it is in no program's way, and go on only with a yes."""
-    lines = [f"now:   {_marker_text(plan.before)}", f"after: {plan.after}"]
-    lines += [f"  - {risk}" for risk in plan.risks]
-    click.echo("\n".join(lines), err=True)
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise click.ClickException(
-            "nothing was changed: there is no terminal to ask at; give --yes to go on without"
-        )
-    # Not click.confirm, which writes to stdout even when it is told not to.
-    click.echo("Go on? [y/N] ", nl=False, err=True)
-    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-        raise click.ClickException("nothing was changed")
+    lines = [f"now:   {marker_text(plan.before)}", f"after: {plan.after}"]
+    confirm([*lines, *(f"  - {risk}" for risk in plan.risks)], yes=yes)
 
 
 def _tell(done: "Change", output: str, said: str) -> None:
     show(done, output, Text(said if done.changed else f"nothing was written: {done.reason}"))
     if not done.changed:
         raise click.ClickException("run the command again if it is still what you want")
-
-
-def _marker_text(state: "SinkState") -> str:
-    marker = state.marker
-    if marker.why is not None:
-        return f"the marker in {marker.topic} is unreadable: {marker.why}"
-    if marker.owner is None or marker.batch is None:
-        return "no marker" if state.exists else "no such sink"
-    return f"{marker.owner} owns {marker.topic}, {last_batch(marker.batch)}"
-
-
-def _state_text(state: "SinkState") -> list[Text]:
-    marker, held = state.marker, state.transactional_id
-    rows = [("marker", _marker_text(state))]
-    if marker.owner is not None:
-        rows += [
-            ("written", f"{marker.time}, {marker.rows} rows, {marker.bytes} bytes"),
-            ("offsets", marker.offsets or "unknown"),
-        ]
-    rows.append(("transactional id", f"{state.name}: {held.state}"))
-    if held.producer_id is not None:
-        rows.append(("identity", f"producer id {held.producer_id}, epoch {held.epoch}"))
-    if held.open_ms is not None:
-        where = ", ".join(held.open_partitions)
-        rows.append(("open", f"for {held.open_ms / 1000:.1f} s over {where}"))
-    rows += [("next start", said) for said in state.next_start]
-    # Text and no table: nothing is cut to the terminal's width, and no bracket is taken for markup.
-    return [Text(f"{what:<18}{said}") for what, said in rows]

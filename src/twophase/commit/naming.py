@@ -23,6 +23,22 @@ class SinkName:
         if self.run_id is not None:
             check_name("run_id", self.run_id)
 
+    @classmethod
+    def read(cls, transactional_id: str) -> "SinkName | None":
+        """Return whose batch-scope transactional id or marker group this is; None for any other."""
+        if not transactional_id.startswith(PREFIX):
+            return None
+        sink_id, slash, run_id = transactional_id.removeprefix(PREFIX).partition("/")
+        try:
+            return cls(sink_id, run_id if slash else None)
+        except ConfigurationError:
+            return None
+
+    def owns(self, transactional_id: str) -> bool:
+        """Whether an id belongs to this sink: its own, one of a run of it or of its tasks."""
+        own = self.transactional_id
+        return transactional_id == own or transactional_id.startswith(f"{own}/")
+
     @property
     def transactional_id(self) -> str:
         """What fences every older writer of this sink, or of this run of it."""

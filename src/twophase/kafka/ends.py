@@ -1,6 +1,7 @@
 """Where a topic's log ends, for readers of either kind: what its leaders say now."""
 
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kafka.protocol.consumer import ListOffsetsRequest
@@ -25,7 +26,7 @@ def end_offsets(wire: Wire, topic: str, *, committed: bool = False) -> dict[int,
         by_leader[leader].append(partition)
     found: dict[int, int] = {}
     for leader, partitions in by_leader.items():
-        answer = wire.ask(_request(topic, partitions, committed=committed), leader)
+        answer = wire.ask(latest_request({topic: partitions}, committed=committed), leader)
         for row in answer.topics[0].partitions:
             if row.error_code:
                 raise StoreUnavailable(f"{topic}: {name_of(row.error_code)}")
@@ -35,7 +36,8 @@ def end_offsets(wire: Wire, topic: str, *, committed: bool = False) -> dict[int,
     return found
 
 
-def _request(topic: str, partitions: list[int], *, committed: bool) -> Any:
+def latest_request(wanted: Mapping[str, list[int]], *, committed: bool) -> Any:
+    """Return a request for the ends of partitions, by topic, to the node that leads them."""
     topic_of = ListOffsetsRequest.ListOffsetsTopic
     partition_of = topic_of.ListOffsetsPartition
     return ListOffsetsRequest(
@@ -49,6 +51,7 @@ def _request(topic: str, partitions: list[int], *, committed: bool) -> Any:
                     for at in partitions
                 ],
             )
+            for topic, partitions in wanted.items()
         ],
         # The first that knows isolation levels.
         min_version=2,

@@ -6,6 +6,7 @@ each transaction has an epoch of its own.
 """
 
 import logging
+from collections.abc import Sequence
 from typing import Any, Final
 
 from kafka.protocol.admin.configs import DescribeConfigsRequest
@@ -18,6 +19,8 @@ _log = logging.getLogger("twophase")
 
 VERIFICATION: Final = "transaction.partition.verification.enable"
 TIMEOUT_MAX: Final = "transaction.max.timeout.ms"
+RETENTION: Final = "offsets.retention.minutes"
+_TOPIC: Final = 2
 _BROKER: Final = 4
 
 Settings = dict[str, str | None]
@@ -42,14 +45,22 @@ def check_fit(wire: Wire) -> int | None:
     return min(limits, default=None)
 
 
-def broker_settings(wire: Wire, node: int) -> Settings | None:
+def broker_settings(wire: Wire, node: int, keys: Sequence[str] | None = None) -> Settings | None:
     """Return those settings of a broker that matter here; None where they cannot be read."""
+    wanted = [VERIFICATION, TIMEOUT_MAX] if keys is None else keys
+    return _settings(wire, node, _BROKER, str(node), wanted)
+
+
+def topic_settings(wire: Wire, topic: str, keys: Sequence[str]) -> Settings | None:
+    """Return settings of a topic as they hold for it; None where they cannot be read."""
+    return _settings(wire, None, _TOPIC, topic, keys)
+
+
+def _settings(
+    wire: Wire, node: int | None, kind: int, name: str, keys: Sequence[str]
+) -> Settings | None:
     resource = DescribeConfigsRequest.DescribeConfigsResource
-    asked = resource(
-        resource_type=_BROKER,
-        resource_name=str(node),
-        configuration_keys=[VERIFICATION, TIMEOUT_MAX],
-    )
+    asked = resource(resource_type=kind, resource_name=name, configuration_keys=list(keys))
     try:
         answer: Any = wire.ask(DescribeConfigsRequest(resources=[asked]), node)
     except StoreUnavailable:

@@ -3,10 +3,10 @@
 from types import MappingProxyType
 from typing import Any, Final
 
-from kafka.protocol.admin.groups import DeleteGroupsRequest
+from kafka.protocol.admin.groups import DeleteGroupsRequest, ListGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 
-from twophase.errors import ConfigurationError
+from twophase.errors import ConfigurationError, StoreUnavailable
 from twophase.kafka import answers
 from twophase.kafka.coordinator import Question, codes_of_all, settle
 from twophase.kafka.identity import TopicPartition
@@ -58,6 +58,23 @@ def offsets_of_group(
         ),
     )
     return committed_in(answer)
+
+
+def list_groups(wire: Wire, prefix: str) -> tuple[str, ...]:
+    """Return every group that starts with `prefix`, from all coordinators.
+
+    Raises where a known broker does not answer; groups that the user may not DESCRIBE are left out
+    by the broker without a word.
+    """
+    found = []
+    for node in wire.nodes():
+        answer = wire.ask(ListGroupsRequest(), node)
+        if answer.error_code:
+            verdict = answers.meaning(answers.LIST_TRANSACTIONS, answer.error_code)
+            kind = StoreUnavailable if isinstance(verdict, answers.Retry) else verdict
+            raise kind(f"node {node} lists no groups: {answers.name_of(answer.error_code)}")
+        found += [row.group_id for row in answer.groups if row.group_id.startswith(prefix)]
+    return tuple(sorted(found))
 
 
 def delete_group(wire: Wire, group: str) -> None:

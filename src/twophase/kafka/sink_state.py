@@ -1,18 +1,20 @@
 """What the brokers know of one sink: its marker, its transactional id, what a start would do."""
 
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from twophase.commit.marker import Marker, Unreadable, read_marker
 from twophase.commit.naming import SinkName
 from twophase.commit.recovery import LastTransaction
 from twophase.commit.refusals import RUN_OWNER, TASK_SCOPE
-from twophase.errors import ConfigurationError
+from twophase.errors import ConfigurationError, TwoPhaseError
 from twophase.kafka.admin import TransactionDescription, TransactionState, describe_transaction
 from twophase.kafka.claims import last_of
+from twophase.kafka.fitness import RETENTION, broker_settings
 from twophase.kafka.groups import offsets_of_group
 from twophase.kafka.identity import TopicPartition
-from twophase.kafka.wire import Wire
+from twophase.kafka.wire import GROUP, Wire
 
 READABLE, UNREADABLE, NONE = "readable", "unreadable", "none"
 
@@ -41,11 +43,16 @@ class IdState:
     epoch: int | None = None
     open_ms: int | None = None
     open_partitions: tuple[str, ...] = ()
+    timeout_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SinkState:
-    """One sink, or one run of a batch job; `name` is its transactional id and marker group."""
+    """One sink, or one run of a batch job; `name` is its transactional id and marker group.
+
+    `marker_expires` is when the broker forgets the marker unless a later batch renews it; None
+    where there is none, or the broker does not let its settings be read.
+    """
 
     sink_id: str
     run_id: str | None
@@ -54,6 +61,7 @@ class SinkState:
     marker: MarkerState
     transactional_id: IdState
     next_start: tuple[str, ...]
+    marker_expires: str | None = None
 
 
 def look(wire: Wire, name: SinkName, topic: str | None = None) -> SinkState:
@@ -73,7 +81,22 @@ def look(wire: Wire, name: SinkName, topic: str | None = None) -> SinkState:
         marker=marker,
         transactional_id=_id_state(seen, wire.clock.wall_ms()),
         next_start=_next_start(marker, seen),
+        marker_expires=_expiry(wire, name, marker),
     )
+
+
+def _expiry(wire: Wire, name: SinkName, marker: MarkerState) -> str | None:
+    """Return when a group without members loses this offset: so long after it was committed."""
+    if marker.time is None:
+        return None
+    settings = None
+    with suppress(TwoPhaseError):
+        settings = broker_settings(wire, wire.coordinator(GROUP, name.marker_group), [RETENTION])
+    minutes = (settings or {}).get(RETENTION)
+    if minutes is None:
+        return None
+    expires = datetime.fromisoformat(marker.time) + timedelta(minutes=int(minutes))
+    return expires.isoformat(timespec="milliseconds")
 
 
 def _marker_in(wire: Wire, name: SinkName, topic: str | None, *, stable: bool) -> MarkerState:
@@ -128,6 +151,7 @@ def _id_state(seen: TransactionDescription | None, now_ms: int) -> IdState:
         seen.epoch,
         max(0, now_ms - seen.started_ms) if is_open else None,
         tuple(str(place) for place in sorted(seen.partitions)),
+        seen.timeout_ms,
     )
 
 

@@ -11,6 +11,7 @@ re-acquire (after any doubt) ──> the next Identity, or Fenced for good
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,7 +33,7 @@ from twophase.errors import (
 from twophase.kafka import answers
 from twophase.kafka.admin import describe_transaction
 from twophase.kafka.claims import Claim, claim, outcome_of
-from twophase.kafka.coordinator import Question, codes_of_all, settle
+from twophase.kafka.coordinator import Question, Unsettled, codes_of_all, settle
 from twophase.kafka.identity import Identity, TopicPartition, TransactionVersion
 from twophase.kafka.wire import TRANSACTION, Wire
 
@@ -125,6 +126,15 @@ class Transactions:
                 return self._init(identity.successor(-1, -1), timeout_of(None))
             return self._init(claiming.identity, timeout_of(claiming.identity.epoch + 1))
         raise StoreUnavailable("the transaction did not come to rest", **claiming.identity.ids())
+
+    def expire(self, identity: Identity, *, timeout_ms: int) -> None:
+        """Have an open transaction aborted as by the broker's timeout, its epoch raised by one.
+
+        What came of it only a look tells: a broker answers that it is at work, or refuses, after it
+        has done so. It compares no epoch while a transaction is open, so the asker looks before.
+        """
+        with suppress(Unsettled, Fenced):
+            self._init(identity, timeout_ms, once=True)
 
     def _init(
         self,

@@ -158,6 +158,10 @@ class Wire:
                     raise
                 await self._net.sleep(self.options.retry_backoff_ms / 1000)
 
+    def ask_features(self, node: int) -> Any:
+        """Return a broker's answer that names the features which it supports and has finalised."""
+        return self.ask(ApiVersionsRequest(**_SOFTWARE), node)
+
     def transaction_version(self) -> TransactionVersion:
         """Return the protocol that the cluster's finalised features ask for."""
         answer = self.ask_until_answered(lambda: ApiVersionsRequest(**_SOFTWARE))

@@ -3,10 +3,13 @@
 import io
 import json
 import sys
+from datetime import datetime, timedelta
 
 import pytest
 from confluent_kafka import Consumer
+from support.rows import blocks
 from support.sinks import Sink, batches, hash_of, overwrite
+from support.writing import write
 
 from twophase.commit.effects import Outcome
 from twophase.commit.naming import SinkName
@@ -188,13 +191,14 @@ def test_show_has_stable_keys(sink, capsys):
     shown = json.loads(capsys.readouterr().out)
     assert sink.seen() == before
     assert list(shown) == [
-        *("sink_id", "run_id", "name", "exists", "marker", "transactional_id", "next_start")
+        *("sink_id", "run_id", "name", "exists", "marker", "transactional_id", "next_start"),
+        "marker_expires",
     ]
     assert list(shown["marker"]) == [
         *("state", "topic", "owner", "batch", "offsets", "rows", "bytes", "time", "why")
     ]
     assert list(shown["transactional_id"]) == [
-        *("state", "producer_id", "epoch", "open_ms", "open_partitions")
+        *("state", "producer_id", "epoch", "open_ms", "open_partitions", "timeout_ms")
     ]
     marker = shown["marker"]
     assert (marker["state"], marker["topic"], marker["owner"]) == (
@@ -204,6 +208,42 @@ def test_show_has_stable_keys(sink, capsys):
     )
     assert (marker["batch"], marker["rows"], marker["offsets"]) == (0, 3, hash_of(0))
     assert shown["transactional_id"]["epoch"] == before[2]
+    written, expires = (
+        datetime.fromisoformat(text) for text in (marker["time"], shown["marker_expires"])
+    )
+    assert expires - written == timedelta(days=7)  # Kafka's offsets.retention.minutes.
+
+
+@on_one_broker
+def test_list_has_every_sink_and_run(sink, broker, make_topic, capsys):
+    """By its id, its marker or both, and those whose state cannot be told; nothing is changed."""
+    sink.start().write(0)
+    before = sink.seen()
+    run = Sink(broker, sink.wire, sink.topic)
+    run.name = SinkName(sink.name.sink_id, "nightly-7")
+    run.start("run").write(0)
+    without_marker = Sink(broker, sink.wire, sink.topic)
+    identity = Transactions(sink.wire).own(without_marker.name.transactional_id)
+    write(sink.wire, identity, blocks(sink.topic, [b"open"]))
+    doubtful = Sink(broker, sink.wire, sink.topic)
+    for topic in (sink.topic, make_topic(broker)):
+        overwrite(Other(doubtful, topic), "no marker")
+    assert sink.command("list", "--output", "json") == 0
+    found = {
+        (row["sink_id"], row["run_id"]): row for row in json.loads(capsys.readouterr().out)["sinks"]
+    }
+    assert found[sink.name.sink_id, None]["state"]["marker"]["owner"] == "query-a"
+    assert found[sink.name.sink_id, "nightly-7"]["state"]["marker"]["rows"] == 3
+    assert found[without_marker.name.sink_id, None]["state"]["transactional_id"]["open_ms"] >= 0
+    assert "say with --topic" in found[doubtful.name.sink_id, None]["why"]
+    assert sink.command("list") == 0
+    said = capsys.readouterr().out
+    assert (
+        f"{sink.name.sink_id} --run nightly-7\n  run owns {sink.topic}, batch 0 is the last" in said
+    )
+    assert "  transactional id Ongoing, open for " in said
+    assert sink.seen() == before
+    Transactions(sink.wire).abort(identity)
 
 
 @on_one_broker

@@ -1,0 +1,123 @@
+"""How the points of `twophase check` are judged, for clusters that are dear to set up."""
+
+import pytest
+
+from twophase.kafka.check_brokers import KEYS, release_finding, setting_findings, version_finding
+from twophase.kafka.check_sink import owner_finding
+from twophase.kafka.check_topics import Replication, internal_findings, replication_finding
+from twophase.kafka.findings import Level
+from twophase.kafka.sink_state import IdState, MarkerState, SinkState
+
+GOOD = dict(zip(KEYS, ("true", "900000", "10080", "604800000", "3", "3"), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("level", "verdict", "said"),
+    [
+        (None, Level.UNKNOWN, "does not tell its release"),
+        (11, Level.ERROR, "Kafka 3.5 or older"),
+        (14, Level.WARNING, "Kafka 3.6; which patch"),
+        (19, Level.OK, "Kafka 3.7"),
+        (21, Level.OK, "Kafka 3.9"),
+        (30, Level.OK, "Kafka 4.3"),
+        (99, Level.OK, "Kafka 4.4 or newer"),
+    ],
+)
+def test_releases(level, verdict, said):
+    """What is too old is an error, what may be is a warning, what does not tell is not ok."""
+    found = release_finding(1, level)
+    assert (found.level, said in found.said) == (verdict, True)
+
+
+@pytest.mark.parametrize(
+    ("factor", "in_sync", "leaderless", "min_isr", "verdict", "said"),
+    [
+        (3, 3, 0, 2, Level.OK, "factor 3, min.insync.replicas=2"),
+        (3, 2, 0, 2, Level.WARNING, "factor 3, min.insync.replicas=2, 2 in sync"),
+        (3, 1, 0, 2, Level.ERROR, "1 of 3 replicas are in sync"),
+        (3, 3, 1, 2, Level.ERROR, "no leader"),
+        (1, 1, 0, 2, Level.ERROR, "1 of 1 replicas"),
+        (1, 1, 0, 1, Level.WARNING, "factor 1"),
+        (1, 1, 0, None, Level.WARNING, "factor 1"),
+        (3, 3, 0, 1, Level.WARNING, "min.insync.replicas=1"),
+        (2, 2, 0, 2, Level.WARNING, "factor 2, min.insync.replicas=2"),
+        (3, 3, 0, None, Level.UNKNOWN, "may not be read"),
+    ],
+)
+def test_replication(factor, in_sync, leaderless, min_isr, verdict, said):
+    """A topic that takes no write now is an error, one that may lose or stop is a warning."""
+    found = replication_finding("t", Replication(factor, in_sync, leaderless), min_isr)
+    assert (found.level, said in found.said) == (verdict, True)
+
+
+@pytest.mark.parametrize(
+    ("brokers", "verdict", "said"),
+    [
+        ({1: GOOD, 2: GOOD, 3: GOOD}, Level.OK, "replication.factor=3"),
+        ({1: GOOD}, Level.ERROR, "factor=3 with 1 brokers"),
+        ({1: GOOD | dict.fromkeys(KEYS[-2:], "1")}, Level.WARNING, "factor 1"),
+        ({1: None}, Level.UNKNOWN, "not there yet"),
+    ],
+)
+def test_internal_topics_of_a_new_cluster(brokers, verdict, said):
+    """Kafka makes them at the first transaction: whether it can is told before."""
+    found = list(internal_findings(None, {}, brokers))
+    assert [each.level for each in found] == [verdict, verdict]
+    assert all(said in each.said for each in found)
+
+
+def judged(brokers, *, timeout_ms=60_000, first=True):
+    found = setting_findings(brokers, timeout_ms, first=first)
+    return {each.point: each for each in found if each.level is not Level.OK}
+
+
+@pytest.mark.parametrize(
+    ("changed", "how", "point", "verdict"),
+    [
+        ({KEYS[0]: "false"}, {}, KEYS[0], Level.ERROR),
+        ({KEYS[0]: None}, {}, KEYS[0], Level.ERROR),
+        ({KEYS[1]: "30000"}, {}, KEYS[1], Level.ERROR),
+        ({}, {"timeout_ms": 900_000}, KEYS[1], Level.WARNING),
+        ({KEYS[2]: "60"}, {}, KEYS[2], Level.WARNING),
+        ({KEYS[3]: "3600000"}, {}, KEYS[3], Level.WARNING),
+    ],
+)
+def test_settings_of_brokers(changed, how, point, verdict):
+    """The worst broker counts, and each finding says what to do."""
+    (found,) = judged({1: GOOD, 2: GOOD | changed}, **how).values()
+    assert (found.point, found.level) == (point, verdict)
+    assert found.why
+    assert found.do
+
+
+def test_settings_that_may_not_be_read():
+    """They are not known, and those of the other brokers are judged."""
+    assert judged({1: GOOD}) == {}
+    assert judged({1: GOOD | {KEYS[0]: "false"}}, first=False) == {}
+    found = judged({1: None, 2: GOOD | {KEYS[2]: "60"}})
+    assert found["broker settings"].level is Level.UNKNOWN
+    assert "node 1 does not" in found["broker settings"].said
+    assert list(found) == ["broker settings", KEYS[2]]
+    assert list(judged({1: None})) == ["broker settings"]
+
+
+def test_both_protocols_are_fit():
+    """Version 1 is safe with partition verification, and the gain of version 2 is named."""
+    assert version_finding(2).level is version_finding(0).level is Level.OK
+    assert "kafka-features.sh" in version_finding(0).said
+
+
+@pytest.mark.parametrize(
+    ("exists", "marker", "verdict", "said"),
+    [
+        (False, MarkerState("none"), Level.OK, "new"),
+        (True, MarkerState("none"), Level.WARNING, "has no marker"),
+        (True, MarkerState("unreadable", "t", why="it is not JSON"), Level.ERROR, "not JSON"),
+        (True, MarkerState("readable", "t", owner="q", batch=-1), Level.OK, "nothing yet"),
+        (True, MarkerState("readable", "t", owner="q", batch=7), Level.WARNING, "q owns it"),
+    ],
+)
+def test_who_owns_the_sink(exists, marker, verdict, said):
+    """A new id is ok; one that is taken is said with its owner."""
+    found = owner_finding(SinkState("s", None, "twophase.s", exists, marker, IdState("none"), ()))
+    assert (found.level, said in found.said) == (verdict, True)
