@@ -217,7 +217,8 @@ def test_a_driver_that_was_replaced_records_no_loss(scope_of, sink, folder, kind
     class Replaced(kind):
         def __init__(self):
             super().__init__("gone")
-            log.record_done(log.look().undone)
+            if undone := log.look().undone:  # Commits run side by side: one of them is first.
+                log.record_done(undone)
 
     sink.failing = {1: []}
     sink.commit = lambda _: (_ for _ in ()).throw(Replaced())

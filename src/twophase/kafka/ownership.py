@@ -3,7 +3,8 @@
 The decision log keeps two drivers of one query apart. A second query has a log of its own, and only
 the brokers can tell it that the sink id is taken. So every start writes the sink's marker, in a
 transaction of the sink's own transactional id, as batch scope does: of two that start at once, one
-is fenced. Nothing of a batch is in it.
+is fenced. A driver at work writes it again every hour: Kafka drops what is a week old. Nothing
+of a batch is in it.
 """
 
 import json
@@ -38,15 +39,19 @@ class Ownership:
         self._topic = marker_topic
         self._place = TopicPartition(marker_topic, 0)
 
-    def take(self, owner: str, epoch: int) -> None:
-        """Note owner and driver for good; refuse where another query is noted."""
+    def take(self, owner: str, epoch: int, *, again: bool = False) -> None:
+        """Note owner and driver; refuse where another query is noted, or a later driver.
+
+        `again`: this driver has noted itself before. Kafka drops offsets that nobody renews.
+        """
         store = KafkaStore(self._wire, self._name, self._topic)
         try:
             store.describe_last()
             identity, _ = store.own()
             self._check(store, owner)
             # Read after the id was taken: whoever started before has noted its epoch, or is fenced.
-            epochs = [*self.epochs(), epoch]
+            before = [each for each in self.epochs() if not (again and each == epoch)]
+            epochs = [*before, epoch]
             if epoch < max(epochs) or len(set(epochs)) < len(epochs):
                 raise Fenced(
                     f"a driver of the sink {self._name.sink_id} has started with epoch "

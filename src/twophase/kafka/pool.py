@@ -28,7 +28,6 @@ _EPOCH_WORN: Final = 30_000
 # Kafka forgets an id after a week at rest (transactional.id.expiration.ms).
 _IDLE_MAX_S: Final = 12 * 3600.0
 _AT_ONCE: Final = 8
-_LOOKS_MAX: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +135,9 @@ class Pool:
         nobody = replace(ticket, transactional_id=name)
         if ticket.version is TransactionVersion.V2:
             return end_exactly(wire, nobody, always=True)
+        if name not in self._used_s and describe_transaction(wire, name) is None:
+            # An attempt has drawn it, and its ask may still come: it would abort what is open then.
+            return None
         transactions = Transactions(wire)
         try:
             # Twice: the timeout raises the epoch by one, and `fate` must not take this for it.
@@ -153,13 +155,18 @@ def end_exactly(wire: Wire, identity: Identity, *, always: bool = False) -> Iden
     where nothing is open, which raises the epoch all the same.
     """
     transactions, name = Transactions(wire), identity.transactional_id
-    for _ in range(_LOOKS_MAX):
+    deadline_s = wire.clock.now_s() + wire.options.max_block_ms / 1000
+    while True:
         seen = describe_transaction(wire, name)
         if seen is None or not (always or seen.is_open):
             return None
         try:
             return transactions.abort(identity.successor(seen.producer_id, seen.epoch))
-        except (EpochStale, InvalidState, CommitOutcomeUnknown):
-            # It has ended while we looked, or no answer came: look again.
-            wire.clock.sleep(wire.options.retry_backoff_ms / 1000)
-    raise StoreUnavailable("an open transaction did not come to rest", transactional_id=name)
+        except (EpochStale, InvalidState, CommitOutcomeUnknown) as error:
+            # It is being ended while we look, which takes as long as the leader of one of its
+            # partitions is away; or no answer came. Look again.
+            if wire.broken or wire.clock.now_s() >= deadline_s:
+                raise StoreUnavailable(
+                    f"an open transaction did not come to rest: {error.message}", **error.ids
+                ) from error
+        wire.clock.sleep(wire.options.retry_backoff_ms / 1000)

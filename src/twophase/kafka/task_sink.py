@@ -44,6 +44,8 @@ _AT_ONCE: Final = 8
 POOL_SIZE: Final = 1_000
 # The broker counts on in 16 bits, and a batch draws all its tickets from one id.
 _POOL_SIZE_MAX: Final = 10_000
+# Kafka drops a marker that is older than offsets.retention.minutes, a week unless set otherwise.
+_NOTED_EVERY_S: Final = 3600.0
 
 
 class KafkaTaskSink(TwoPhaseCommitSink[TaskWriter]):
@@ -66,6 +68,7 @@ class KafkaTaskSink(TwoPhaseCommitSink[TaskWriter]):
         self.time_limit_s = options.transaction_timeout_ms / 1000
         self._pool: Pool | None = None
         self._swept: set[int] = set()
+        self._owner, self._noted_s = "", 0.0
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the settings: the identities of a batch go to its tasks by their turn."""
@@ -82,10 +85,12 @@ class KafkaTaskSink(TwoPhaseCommitSink[TaskWriter]):
     def own(self, prefix: str, epoch: int, owner: str) -> None:
         """Refuse brokers that cannot keep the promise, and a sink id that is another query's."""
         check_fit(self._wire())
-        self._ownership(prefix).take(owner, epoch)
+        self._note(prefix, epoch, owner)
 
     def open(self, turn: Turn) -> Any:
         """Return the hand that the batch's attempts draw from."""
+        if self._owner and self._wire().clock.now_s() - self._noted_s >= _NOTED_EVERY_S:
+            self._note(turn.prefix, turn.epoch, self._owner, again=True)
         base = driver_base(turn.prefix, turn.epoch)
         if self._pool is None or self._pool.base != base:
             self._pool = Pool(self._wire, base, self._pool_size)
@@ -94,7 +99,7 @@ class KafkaTaskSink(TwoPhaseCommitSink[TaskWriter]):
     def begin(self, attempt: Attempt) -> TaskWriter:
         """Draw an identity; the broker opens the transaction with the first rows."""
         wire = self._wire()
-        identity = take_identity(Transactions(wire), attempt.given)
+        identity = take_identity(wire, attempt.given)
         return TaskWriter(wire, identity, self._topic, spread_from=attempt.attempt)
 
     def write(self, transaction: TaskWriter, rows: pa.RecordBatch) -> None:
@@ -129,18 +134,16 @@ class KafkaTaskSink(TwoPhaseCommitSink[TaskWriter]):
             return
         wire = self._wire()
         names = listed(wire, stale.prefix, stale.ended)
-        end_all(wire, self._guessed(wire, stale) if names is None else names)
-
-    def _guessed(self, wire: Wire, stale: Stale) -> list[str]:
-        """Return the ids of this driver, and once for each older one those that it may have had."""
-        names = list(self._pool.ids()) if self._pool is not None else []
-        own = self._pool.base if self._pool is not None else None
+        if names is not None:
+            end_all(wire, names)
+            return
+        if self._pool is not None:
+            end_all(wire, self._pool.ids())
         for epoch in self._ownership(stale.prefix).epochs():
-            here = epoch in stale.ended and epoch not in self._swept
-            if here and driver_base(stale.prefix, epoch) != own:
-                names += guessed(wire, stale.prefix, epoch)
+            own = self._pool is not None and self._pool.base == driver_base(stale.prefix, epoch)
+            if epoch in stale.ended and epoch not in self._swept and not own:
+                end_all(wire, guessed(wire, stale.prefix, epoch))
                 self._swept.add(epoch)
-        return names
 
     def confirm(self, committables: Sequence[Committable]) -> None:
         """See each of them open at its coordinator."""
@@ -183,6 +186,10 @@ class KafkaTaskSink(TwoPhaseCommitSink[TaskWriter]):
                 **identity.ids(),
             )
         raise _unknown(identity, error)
+
+    def _note(self, prefix: str, epoch: int, owner: str, *, again: bool = False) -> None:
+        self._ownership(prefix).take(owner, epoch, again=again)
+        self._owner, self._noted_s = owner, self._wire().clock.now_s()
 
     def _ownership(self, prefix: str) -> Ownership:
         return Ownership(self._wire(), name_of(prefix), self._marker_topic)

@@ -8,18 +8,24 @@ had or will have: the driver asks for identities and hands them out with the tas
 Which of them is an attempt's own says a ticket. It is a transactional id under which nothing is
 ever written; each who asks for it gets an epoch that nobody else gets. The driver draws first, and
 the n-th ticket after its own stands for the n-th identity of its hand. A ticket beyond the hand
-stands for a new id that is named after the ticket: nobody else ever asks for that one.
+stands for a new id that is named after the ticket: its attempt asks for that one, once, and the
+driver only after it has seen that this ask was acted on.
 
 An attempt of an earlier batch that draws late finds in its own, older hand what the newer hand has
 in the same place, because hands are cut from one queue (`pool.py`): the ticket stays its own.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from twophase.errors import ConfigurationError, ProtocolViolation, StoreUnavailable
 from twophase.kafka.coordinator import Unsettled
 from twophase.kafka.identity import Identity
 from twophase.kafka.transactions import Transactions
+from twophase.kafka.wire import Wire
+
+_DRAWS_MAX: Final = 7
+_FIRST_PAUSE_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +49,30 @@ class Hand:
         return f"{self.ticket.transactional_id}.{self.ticket.epoch + number}"
 
 
-def take_identity(transactions: Transactions, hand: Hand) -> Identity:
+def take_identity(wire: Wire, hand: Hand) -> Identity:
     """Return an identity that no other attempt has, had or will have."""
+    transactions, pause_s = Transactions(wire), _FIRST_PAUSE_S
+    last = ""
+    for _ in range(_DRAWS_MAX):
+        number = _draw(transactions, hand)
+        found = hand.at(number)
+        if found is not None:
+            return found
+        try:
+            return transactions.own(hand.new_id(number), version=hand.ticket.version, once=True)
+        except Unsettled as unsettled:
+            # Never asked again, whatever the answer was: the driver may have given the id to others
+            # by then. Another ticket costs less.
+            last = str(unsettled)
+        wire.clock.sleep(pause_s)
+        pause_s *= 2
+    raise StoreUnavailable(
+        f"{_DRAWS_MAX} asks for a new id were not settled, last: {last}", **hand.ticket.ids()
+    )
+
+
+def _draw(transactions: Transactions, hand: Hand) -> int:
+    """Return how many places after the driver's own ticket the next one is."""
     ticket = hand.ticket
     drawn = transactions.own(ticket.transactional_id, version=ticket.version)
     if drawn.producer_id != ticket.producer_id:
@@ -63,11 +91,4 @@ def take_identity(transactions: Transactions, hand: Hand) -> Identity:
             "some for tasks that fail), or the DataFrame fewer partitions",
             **drawn.ids(),
         )
-    found = hand.at(number)
-    if found is not None:
-        return found
-    try:
-        return transactions.own(hand.new_id(number), version=ticket.version, alone=True)
-    except Unsettled as unsettled:
-        # Asked again, the first ask might be acted on after the second, and abort what is prepared.
-        raise StoreUnavailable(f"no answer to the ask for a new id: {unsettled}") from unsettled
+    return number

@@ -8,7 +8,7 @@ from support.task_drivers import Tasks, TaskSinkStage, expected, rows_of
 
 from twophase.attempt import run_attempt
 from twophase.commit.attempts import Turn
-from twophase.errors import CommitOutcomeUnknown, CommittableLost, StoreUnavailable, TwoPhaseError
+from twophase.errors import CommitOutcomeUnknown, CommittableLost, TwoPhaseError
 from twophase.kafka.task_writer import TaskWriter
 from twophase.kafka.transactions import Transactions
 from twophase.verify.proxy import ApiKey, KafkaProxy
@@ -43,18 +43,36 @@ def new_id(frame):
 
 
 def test_an_ask_for_an_identity_that_arrives_late(stage, proxy):
-    """Nobody has asked for that id again: it aborts nothing."""
+    """Nobody has asked for that id again, and the attempt has another: it aborts nothing."""
     sink = stage.sink()
     turn = Turn(stage.prefix, 1, 0)
     turn = replace(turn, given=sink.open(turn))
     lost = proxy.on(ApiKey.INIT_PRODUCER_ID, where=new_id).cut()
-    with pytest.raises(StoreUnavailable, match="no answer to the ask for a new id"):
-        sink.begin(turn.attempt(0, 0))
-    winner = run_attempt(sink, turn.attempt(0, 1), [rows_of(1)])
+    winner = run_attempt(sink, turn.attempt(0, 0), [rows_of(1)])
+    assert winner.committable["transactional_id"] == turn.given.new_id(2)
     lost.deliver()
     sink.confirm([winner.committable])
     sink.commit(winner.committable)
     assert stage.values() == [1]
+
+
+def test_an_ask_for_an_identity_that_arrives_in_a_later_batch(stage, proxy):
+    """The driver gives no id to others for which an ask may still come."""
+    sink = stage.sink()
+    turn = Turn(stage.prefix, 1, 0)
+    turn = replace(turn, given=sink.open(turn))
+    lost = proxy.on(ApiKey.INIT_PRODUCER_ID, where=new_id).cut()
+    run_attempt(sink, turn.attempt(0, 0), [rows_of(0)])
+    following = replace(turn, batch=1, given=sink.open(replace(turn, batch=1)))
+    prepared = [
+        run_attempt(sink, following.attempt(task, task + 1), [rows_of(task)]).committable
+        for task in (1, 2)
+    ]
+    sink.confirm(prepared)
+    lost.deliver()
+    for each in prepared:
+        sink.commit(each)
+    assert stage.values() == [1, 2]
 
 
 def test_asked_again_it_would_abort_what_is_prepared(stage, proxy):

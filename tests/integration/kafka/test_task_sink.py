@@ -24,8 +24,9 @@ from twophase.errors import (
     OwnedByAnother,
     TwoPhaseError,
 )
-from twophase.kafka import lingering, pool
+from twophase.kafka import lingering, pool, task_sink
 from twophase.kafka.admin import TransactionState
+from twophase.kafka.groups import delete_group
 from twophase.kafka.task_writer import TaskWriter, identity_in
 from twophase.kafka.transactions import Transactions
 from twophase.task_scope import OnLost
@@ -142,6 +143,20 @@ def test_a_second_query_is_told_who_owns_the_sink(stage):
 
     first.write(1, 2, owner="query-a", after=rival)
     assert stage.values() == expected((0, 1), (1, 2))
+
+
+def test_a_driver_at_work_keeps_its_marker(stage, monkeypatch):
+    """Kafka drops what nobody renews; a driver that was replaced does not take the sink back."""
+    monkeypatch.setattr(task_sink, "_NOTED_EVERY_S", 0.0)
+    sink = stage.sink()
+    sink.own(stage.prefix, 1, "query-a")
+    delete_group(stage.wire, stage.name.marker_group)
+    opened(stage, sink)
+    with pytest.raises(OwnedByAnother, match="belongs to query query-a"):
+        stage.sink().own(stage.prefix, 2, "query-b")
+    stage.sink().own(stage.prefix, 2, "query-a")
+    with pytest.raises(Fenced, match="with epoch 2, and this one has 1"):
+        opened(stage, sink, batch=1)
 
 
 def test_a_zombie_never_touches_the_winner(stage):
