@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from twophase.commit.effects import WriteMarker
-from twophase.commit.marker import Unreadable
+from twophase.commit.marker import Marker, Unreadable, read_marker
 from twophase.commit.naming import SinkName
 from twophase.commit.refusals import TASK_SCOPE
 from twophase.errors import (
@@ -22,6 +22,7 @@ from twophase.errors import (
     MarkerUnreadable,
     OwnedByAnother,
 )
+from twophase.kafka.groups import offsets_of_group
 from twophase.kafka.identity import TopicPartition
 from twophase.kafka.offsets import CommittedOffset, read_offsets, write_offsets
 from twophase.kafka.store import KafkaStore
@@ -44,11 +45,13 @@ class Ownership:
 
         `again`: this driver has noted itself before. Kafka drops offsets that nobody renews.
         """
+        # Before the id is taken, by what is committed: who has no right must not stop who has.
+        self._check(self._committed(), owner)
         store = KafkaStore(self._wire, self._name, self._topic)
         try:
             store.describe_last()
             identity, _ = store.own()
-            self._check(store, owner)
+            self._check(store.read_marker(), owner)
             # Read after the id was taken: whoever started before has noted its epoch, or is fenced.
             before = [each for each in self.epochs() if not (again and each == epoch)]
             epochs = [*before, epoch]
@@ -80,8 +83,13 @@ class Ownership:
         # "/" is in no id: no sink has a marker of this name.
         return f"{self._name.marker_group}//drivers"
 
-    def _check(self, store: KafkaStore, owner: str) -> None:
-        found = store.read_marker()
+    def _committed(self) -> Marker | Unreadable | None:
+        """Return the marker as it was committed last, whatever is open."""
+        group = offsets_of_group(self._wire, self._name.marker_group, stable=False)
+        found = group.get(self._place)
+        return None if found is None else read_marker(found.metadata, found.offset)
+
+    def _check(self, found: Marker | Unreadable | None, owner: str) -> None:
         if isinstance(found, Unreadable):
             raise MarkerUnreadable(
                 f"the marker of sink {self._name.sink_id} in {self._topic} is no marker "

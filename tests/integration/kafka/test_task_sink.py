@@ -25,7 +25,7 @@ from twophase.errors import (
     TwoPhaseError,
 )
 from twophase.kafka import lingering, pool, task_sink
-from twophase.kafka.admin import TransactionState
+from twophase.kafka.admin import TransactionState, describe_transaction
 from twophase.kafka.groups import delete_group
 from twophase.kafka.task_writer import TaskWriter, identity_in
 from twophase.kafka.transactions import Transactions
@@ -132,14 +132,16 @@ def test_two_drivers_of_one_epoch(stage):
 
 
 def test_a_second_query_is_told_who_owns_the_sink(stage):
-    """At its start, before it ends anything; also where its log is another one."""
+    """At its start, before it takes or ends anything; also where its log is another one."""
     first = stage.driver()
     first.write(0, 1, owner="query-a")
     other = replace(stage, folder=stage.folder / "other")
 
     def rival(*_):
+        before = describe_transaction(stage.wire, stage.name.transactional_id)
         with pytest.raises(OwnedByAnother, match="belongs to query query-a"):
             other.driver().write(0, 2, owner="query-b")
+        assert describe_transaction(stage.wire, stage.name.transactional_id) == before
 
     first.write(1, 2, owner="query-a", after=rival)
     assert stage.values() == expected((0, 1), (1, 2))
