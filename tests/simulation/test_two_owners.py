@@ -45,9 +45,9 @@ class Sharing(Transactions):
 
     found = None
 
-    def _init(self, identity, timeout_ms, *, once=False):
+    def _init(self, identity, timeout_ms, **how):
         if self.found is None or identity.producer_id >= 0:
-            self.found = super()._init(identity, timeout_ms, once=once)
+            self.found = super()._init(identity, timeout_ms, **how)
         return self.found
 
 
