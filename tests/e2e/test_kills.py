@@ -77,7 +77,7 @@ def pipeline(kafka, make_topic, tmp_path):
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("task", ["encode", "send"])
+@pytest.mark.parametrize("task", [pytest.param("encode", marks=pytest.mark.long), "send"])
 def test_an_executor_is_killed(task, pipeline, tmp_path):
     """Executors in JVMs of their own; one is killed with -9 in the middle of a task."""
     memory = tmp_path / "killed"

@@ -69,6 +69,7 @@ def test_a_lost_plan_that_is_put_back(kafka, open_trial):
     trial.check()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_an_older_copy_of_the_checkpoint(kafka, open_trial):
     """Expected: refused, nothing is written; with the newer checkpoint the query goes on."""

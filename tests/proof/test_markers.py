@@ -61,8 +61,9 @@ def test_deleted_when_every_batch_is_done(broker, open_trial):
     trial.check()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("harm", [delete, pytest.param(overwrite, marks=pytest.mark.long)])
+@pytest.mark.parametrize("harm", [delete, overwrite])
 def test_harmed_while_the_transaction_is_open(harm, kafka, open_trial):
     """Expected: the batch is committed without its marker, warned of; the next one brings it back.
 
