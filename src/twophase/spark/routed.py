@@ -41,7 +41,7 @@ SPARK_SCHEMA: Final = (
 )
 _MANIFEST, _HEAVY = -1, -2
 _LABEL_FIELDS: Final = tuple(field.name for field in fields(Label))
-_BUNDLE_BYTES: Final = 2_000_000
+_BUNDLE_BYTES: Final = 1_000_000
 ORDER: Final = ("routed", "topic", "partition", "task", "sequence")
 
 

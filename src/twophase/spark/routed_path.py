@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # What a worker reads at a time: rows to encode, and blocks to send. Two such batches are in its
 # memory while it goes from one to the next.
 _ROWS_BYTES: Final = 16_000_000
-_BLOCKS_BYTES: Final = 8_000_000
+_BLOCKS_BYTES: Final = 4_000_000
 
 
 class RoutedPath:

@@ -46,11 +46,11 @@ def test_blocks_come_back_as_they_were():
 
 
 def test_small_blocks_share_a_batch_within_its_bound():
-    """Many small blocks are few batches, none of them larger than two megabytes."""
+    """Many small blocks are few batches, none of them larger than a megabyte."""
     batches = bundled([made(number, SMALL) for number in range(40)])
 
-    assert [len(batch) for batch in batches] == [6] * 6 + [4]
-    assert max(batch.nbytes for batch in batches) < 2_010_000
+    assert [len(batch) for batch in batches] == [3] * 13 + [1]
+    assert max(batch.nbytes for batch in batches) < 1_010_000
 
 
 def test_a_large_block_travels_alone_and_is_not_copied():
