@@ -13,6 +13,7 @@ from support.waiting import wait_until
 
 from twophase.embedded import EmbeddedKafka, ports
 from twophase.embedded.postgres import EmbeddedPostgres
+from twophase.kafka.wires import close_shared_wires
 
 # A busy machine is slow, not wrong: no property fails by the clock.
 settings.register_profile("any", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -23,6 +24,13 @@ def pytest_configure() -> None:
     """Give each worker ports of its own: one that is kept for a proxy looks free to the others."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 4
     ports._FIRST, ports._LAST = 15_000 + 4_000 * worker, 19_000 + 4_000 * worker
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_connections_are_left() -> Iterator[None]:
+    """Close what the process shares: it would look for gone brokers beside other tests."""
+    yield
+    close_shared_wires()
 
 
 @pytest.fixture(scope="session")

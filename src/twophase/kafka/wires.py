@@ -16,3 +16,10 @@ def shared_wire(options: KafkaOptions) -> Wire:
         if found is None or found.broken:
             found = _WIRES[options] = Wire(options)
         return found
+
+
+def close_shared_wires() -> None:
+    """Close them all; whoever asks after this gets new ones."""
+    with _LOCK:
+        while _WIRES:
+            _WIRES.popitem()[1].close()
