@@ -6,17 +6,19 @@ Unlike the time of day they hardly depend on what else the machine does.
 import os
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
 from bench.report import Figure
-from bench.spark.batch import SPARK, SPARK_TUNED, tuned
+from bench.spark.batch import SPARK, SPARK_TUNED, TASK, tuned
 from bench.spark.roles import BROKER, JVM, WORKER, roles
 from bench.spark.setting import NOOP, Side, Topics, orders
 from bench.turns import turn_by_turn
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 UNIT = "processor s"
+Spent = tuple[Counter[str], ...]
 
 
 def measure(spark: SparkSession, topics: Topics, rows: int, runs: int) -> Iterator[Figure]:
@@ -29,18 +31,37 @@ def measure(spark: SparkSession, topics: Topics, rows: int, runs: int) -> Iterat
             side.write(frame, topics.servers, topic)
             return spent_s() - before
 
-    sides = (Side(NOOP), Side("twophase", ours=True), Side(SPARK), *tuned("lz4"))
-    found = turn_by_turn(sides, runs, spent, warm_up=1)
-    nothing, our_own, their_own, *both = (tuple(run.total() for run in side) for side in found)
-    yield Figure("orders, made and thrown away: all processes", UNIT, nothing, lower=True)
-    name = "orders, batch write, {}: all processes"
-    yield Figure(name.format("defaults"), UNIT, our_own, SPARK, their_own, lower=True)
-    yield Figure(name.format("lz4"), UNIT, both[0], SPARK_TUNED, both[1], lower=True)
-    *_, ours, theirs = found
-    for role in (JVM, WORKER, BROKER):
-        our, their = (tuple(run[role] for run in side) for side in (ours, theirs))
-        peer = (SPARK_TUNED, their) if any(their) else ()
-        yield Figure(f"orders, batch write, lz4: {role}", UNIT, our, *peer, lower=True)
+    ours = Side("twophase", ours=True)
+    nothing, *written = turn_by_turn(
+        (Side(NOOP), ours, replace(ours, scope=TASK), Side(SPARK), *tuned("lz4")),
+        runs,
+        spent,
+        warm_up=1,
+    )
+    yield Figure("orders, made and thrown away: all processes", UNIT, totals(nothing), lower=True)
+    for codec, peer, (batch, task, theirs) in (
+        ("defaults", SPARK, written[:3]),
+        ("lz4", SPARK_TUNED, written[3:]),
+    ):
+        for scope, mine in (("batch", batch), (TASK, task)):
+            name = f"orders, batch write, {codec}, {scope} scope: all processes"
+            yield Figure(name, UNIT, totals(mine), peer, totals(theirs), lower=True)
+    yield from by_role(*written[3:])
+
+
+def by_role(batch: Spent, task: Spent, theirs: Spent) -> Iterator[Figure]:
+    """Yield what each kind of process used, where codecs are the same."""
+    for scope, mine in (("batch", batch), (TASK, task)):
+        for role in (JVM, WORKER, BROKER):
+            our, their = (tuple(run[role] for run in side) for side in (mine, theirs))
+            peer = (SPARK_TUNED, their) if all(their) else ()
+            name = f"orders, batch write, lz4, {scope} scope: {role}"
+            yield Figure(name, UNIT, our, *peer, lower=True)
+
+
+def totals(runs: Spent) -> tuple[float, ...]:
+    """Return what all processes used together, run by run."""
+    return tuple(run.total() for run in runs)
 
 
 def spent_s() -> Counter[str]:

@@ -1,5 +1,6 @@
 """The session, the rows and the two sinks that all figures of this folder share."""
 
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -7,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
@@ -85,6 +87,7 @@ class Side:
     options: Mapping[str, str] = field(default_factory=dict)
     ours: bool = False
     partitions: int = PARTITIONS
+    scope: str = "batch"
 
     def write(self, frame: DataFrame, servers: str, topic: str) -> float:
         """Write all rows once and return the seconds it took."""
@@ -93,11 +96,23 @@ class Side:
         if self.name == NOOP:
             frame.write.format("noop").mode("overwrite").save()
         elif self.ours:
-            sink = KafkaSink(sink_id="bench", topic=topic, options=options)
-            sink.write(frame, run_id=uuid4().hex)
+            self._write_ours(frame, topic, options)
         else:
             frame.write.format("kafka").options(**options).option("topic", topic).save()
         return time.perf_counter() - start
+
+    def _write_ours(self, frame: DataFrame, topic: str, options: Mapping[str, str]) -> None:
+        if self.scope == "batch":
+            sink = KafkaSink(sink_id="bench", topic=topic, options=options)
+            sink.write(frame, run_id=uuid4().hex)
+            return
+        # A job of its own each time, as another one that finds decisions of the last would be.
+        name = uuid4().hex
+        with tempfile.TemporaryDirectory() as decisions:
+            sink = KafkaSink(
+                sink_id=name, topic=topic, options=options, scope=self.scope, decisions=decisions
+            )
+            sink.write(frame, run_id=name)
 
     def stream(
         self,
@@ -114,7 +129,8 @@ class Side:
         if until_used_up:
             writer = writer.trigger(availableNow=True)
         if self.ours:
-            sink = KafkaSink(sink_id=uuid4().hex, topic=topic, options=options)
+            name = uuid4().hex
+            sink = KafkaSink(sink_id=name, topic=topic, options=options, scope=self.scope)
             return writer.foreachBatch(sink).start()
         return writer.format("kafka").options(**options).option("topic", topic).start()
 
@@ -143,10 +159,25 @@ class Topics:
 
     @contextmanager
     def new(self, partitions: int = PARTITIONS) -> Iterator[str]:
-        """Make a topic and delete it after."""
+        """Make a topic whose partitions all have leaders at work, and delete it after."""
         name = f"bench-{uuid4().hex[:8]}"
         self._admin.create_topics([NewTopic(name, partitions)])[name].result(30)
+        self._wait_for_leaders(name, partitions)
         try:
             yield name
         finally:
             self._admin.delete_topics([name])[name].result(30)
+
+    def _wait_for_leaders(self, topic: str, partitions: int) -> None:
+        """Wait for what a broker still does after it has said that a topic is made."""
+        due_s = time.monotonic() + 30
+        while not self._all_answer(topic, partitions):
+            if time.monotonic() > due_s:
+                raise TimeoutError(f"{topic} has no leaders after 30 s")
+            time.sleep(0.05)
+
+    def _all_answer(self, topic: str, partitions: int) -> bool:
+        # A new client each time: one that has seen a topic half made keeps that picture of it.
+        client = AdminClient({"bootstrap.servers": self.servers})
+        asked = {TopicPartition(topic, at): OffsetSpec.latest() for at in range(partitions)}
+        return all(each.exception(10) is None for each in client.list_offsets(asked).values())

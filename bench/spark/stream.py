@@ -9,8 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from bench.report import Figure
-from bench.rows import UNIT
-from bench.spark.batch import SPARK, SPARK_TUNED, tuned
+from bench.spark.batch import SPARK, SPARK_TUNED, by_scope, tuned
 from bench.spark.setting import Side, Topics, orders, read_topic
 from bench.turns import turn_by_turn
 
@@ -20,11 +19,11 @@ SMALL_ROWS, SMALL_BATCHES, WARM_UP = 10, 60, 20
 
 def measure(spark: SparkSession, topics: Topics, rows: int, runs: int) -> Iterator[Figure]:
     """Measure large batches by their rows per second, small ones by the time in the sink."""
-    yield large(spark, topics, rows, runs)
+    yield from large(spark, topics, rows, runs)
     yield small(spark, topics, runs)
 
 
-def large(spark: SparkSession, topics: Topics, rows: int, runs: int) -> Figure:
+def large(spark: SparkSession, topics: Topics, rows: int, runs: int) -> Iterator[Figure]:
     """Measure rows per second of batches that go over the executors."""
     size = min(LARGE_ROWS, rows // 4)
     with topics.new() as source:
@@ -38,9 +37,9 @@ def large(spark: SparkSession, topics: Topics, rows: int, runs: int) -> Figure:
             seconds = sum(each["durationMs"]["triggerExecution"] for each in later) / 1000
             return sum(each["numInputRows"] for each in later) / seconds
 
-        ours, theirs = turn_by_turn(tuned("lz4"), runs, rows_per_s)
+        found = turn_by_turn(tuned("lz4"), runs, rows_per_s)
     name = f"orders, Kafka to Kafka, {size:,} rows a batch, lz4"
-    return Figure(name, UNIT, ours, SPARK_TUNED, theirs, 0.85, 1.2)
+    yield from by_scope(name, found, SPARK_TUNED, 0.85, 1.2)
 
 
 def small(spark: SparkSession, topics: Topics, runs: int) -> Figure:

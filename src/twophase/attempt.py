@@ -21,7 +21,7 @@ def run_attempt(
 ) -> Prepared | None:
     """Write all rows and prepare them; None where there are none, and then nothing is begun."""
     transaction: Any = None
-    begun, rows = False, 0
+    begun, rows, size = False, 0, 0
     try:
         for batch in batches:
             if not batch.num_rows:
@@ -30,6 +30,7 @@ def run_attempt(
                 transaction, begun = sink.begin(attempt), True
             sink.write(transaction, batch)
             rows += batch.num_rows
+            size += batch.nbytes
         if not begun:
             return None
         committable = checked(sink, sink.prepare(transaction))
@@ -39,7 +40,7 @@ def run_attempt(
             with suppress(Exception):
                 sink.abort(transaction)
         raise
-    return Prepared(attempt.task, attempt.name, rows, committable)
+    return Prepared(attempt.task, attempt.name, rows, committable, size)
 
 
 def checked(sink: TwoPhaseCommitSink[Any], committable: object) -> Committable:

@@ -24,6 +24,7 @@ TwoPhaseError                    base, never raised itself
     LogCorrupt                   a file of the decision log is not whole
     LogVersionUnsupported        a file of the decision log was written by a newer version
   RowRejected                    a row that no retry can write; names row, column, size, limit
+    BlockRefused                 the broker will not have a block of rows; which of them, it may say
 
 The class says what the caller must do now. `str(error)` begins with a stable code and ends with
 every id the error carries, because Spark hands on only the text. `docs/errors.md` has one entry
@@ -192,3 +193,9 @@ class RowRejected(TwoPhaseError):
     """A row that no retry can write; names the row, the column, the size and the limit."""
 
     code = "TWOPHASE_ROW_REJECTED"
+
+
+class BlockRefused(RowRejected):
+    """The broker refuses a block for good because of a row in it."""
+
+    code = "TWOPHASE_BLOCK_REFUSED"

@@ -23,6 +23,7 @@ from enum import StrEnum
 from threading import Timer
 from typing import Any, Final, Protocol
 
+from twophase.call_watch import CallWatch, Phase, Recovery
 from twophase.clock import Clock
 from twophase.commit.attempts import Stale, Turn
 from twophase.commit.effects import Outcome
@@ -50,6 +51,8 @@ _COMMITS_AT_ONCE: Final = 8
 _COMMIT_TRIES: Final = 6
 _FIRST_PAUSE_S: Final = 0.1
 _WARN_AT: Final = 0.8
+# What is decided must still be committed in time: nothing is decided in the last twentieth.
+_DECIDED_BY: Final = 0.95
 
 
 class OnLost(StrEnum):
@@ -96,9 +99,13 @@ class TaskScope:
         self._epoch = 0
         self._turns = Turns(prefix)
         self._warnings: list[str] = []
+        self._watch = CallWatch()
 
-    def write(self, run_id: str, batch: Batch, tasks: Tasks) -> Ended:
+    def write(
+        self, run_id: str, batch: Batch, tasks: Tasks, watch: CallWatch | None = None
+    ) -> Ended:
         """Bring one batch into the store exactly once, or raise why a person has to look."""
+        self._watch = watch or CallWatch()
         try:
             return self._write(run_id, batch, tasks)
         except Fenced as error:
@@ -111,8 +118,10 @@ class TaskScope:
         goes_on = self._turns.begin(run_id, batch)
         slot = 0
         if not goes_on:
+            self._watch.recovered = Recovery.STARTED
             verdict = self._start(batch)
             if isinstance(verdict, Skip):
+                self._watch.phase = Phase.ENCODE
                 tasks.execute()
                 self._turns.end()
                 return Ended(Outcome.SKIPPED, 0, 0.0, 0.0, tuple(self._warnings))
@@ -120,7 +129,9 @@ class TaskScope:
         began_s = self._clock.now_s()
         decision = self._decided(batch, slot, tasks)
         decided_s = self._clock.now_s()
+        self._watch.phase = Phase.COMMIT
         self._commit(decision)
+        self._watch.closes()
         committed_s = self._clock.now_s()
         self._turns.end()
         # Nobody who came before can decide this batch any more, and so no later one.
@@ -128,10 +139,12 @@ class TaskScope:
         self._log.trim(number)
         return Ended(
             Outcome.COMMITTED,
-            decision.rows,
+            decision.rows - decision.rejected_rows,
             decided_s - began_s,
             committed_s - decided_s,
             tuple(self._warnings),
+            decision.bytes,
+            decision.rejected_rows,
         )
 
     def _start(self, batch: Batch) -> Skip | int:
@@ -151,6 +164,7 @@ class TaskScope:
             if any(each.epoch > self._epoch for each in look.of(batch.number)):
                 raise self._replaced(batch.number, "a driver that started later was faster")
             if look.undone is not None:
+                self._watch.recovered = Recovery.COMMITTED_AGAIN
                 self._commit(look.undone)
             # From here on nobody who came before can decide this batch, also not an earlier try of
             # our own whose answer was lost; only then may what it has prepared be ended.
@@ -177,6 +191,9 @@ class TaskScope:
         limit_s = self._sink.time_limit_s
         alarm = _alarm(limit_s, batch.number)
         turn = self._turn(batch.number)
+        self._watch.phase = Phase.SEND
+        # Tasks begin theirs later than this: none of them is older.
+        self._watch.opens(limit_s)
         try:
             prepared = tasks.run(replace(turn, given=self._sink.open(turn)))
             _check_tasks(prepared)
@@ -188,12 +205,12 @@ class TaskScope:
         finally:
             alarm()
         spent_s = self._clock.now_s() - began_s
-        if limit_s is not None and spent_s >= limit_s:
+        if limit_s is not None and spent_s >= limit_s * _DECIDED_BY:
             self._end_lost(turn.stale)
             raise TransactionExpired(
                 f"the tasks of batch {batch.number} took {spent_s:.0f} s and the store keeps a "
-                f"transaction for {limit_s:.0f} s; nothing is committed; make batches smaller or "
-                "the limit longer",
+                f"transaction for {limit_s:.0f} s, which leaves no time to commit; nothing is "
+                "committed; make batches smaller or the limit longer",
                 prefix=self._prefix,
             )
         decision = self._decision(batch, slot, tuple(sorted(prepared, key=lambda p: p.task)))
@@ -224,6 +241,7 @@ class TaskScope:
                 return self._sink.commit(prepared.committable)
             except StoreUnavailable as error:
                 _log.warning("commit of %s failed and is tried again: %s", prepared.name, error)
+                self._watch.retried()
             self._clock.sleep(pause_s)
             pause_s *= 2
         return self._sink.commit(prepared.committable)

@@ -21,6 +21,7 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 
 from twophase.commit.attempts import Attempt, Stale, Turn
+from twophase.errors import TwoPhaseError
 from twophase.log.decision import Committable
 
 T = TypeVar("T")
@@ -40,7 +41,7 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
     log.
 
     **Time.** `time_limit_s` is how long the store keeps a transaction from `begin` on; None means
-    for ever. A batch whose tasks took longer is not decided.
+    for ever. A batch whose tasks took 95 % of it is not decided: commits need time too.
 
     Raise `StoreUnavailable` where trying again may help; of any other error of `commit` the driver
     makes no second try, and the query stops.
@@ -96,6 +97,13 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
 
     def confirm(self, committables: Sequence[Committable]) -> None:
         """Raise where one cannot be committed any more. Driver; before the batch is decided."""
+
+    def again(self, error: TwoPhaseError) -> bool:  # noqa: ARG002
+        """Return whether the tasks would fare better at once. Driver; after `error` of one of them.
+
+        What they have begun is ended by `recover` first, and a batch has three runs at most.
+        """
+        return False
 
     def check(self, schema: pa.Schema) -> None:
         """Raise `ConfigurationError` where rows of this schema do not fit. Driver; first of all."""

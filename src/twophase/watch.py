@@ -4,55 +4,67 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from enum import StrEnum
 
+from twophase.call_watch import CallWatch, Phase, Recovery
 from twophase.commit.effects import (
     Commit,
     Effect,
+    ExecutePlan,
     Finished,
     Outcome,
     Own,
     Prepare,
-    Reacquire,
     Send,
     WriteMarker,
 )
-from twophase.commit.events import Event, LastTransactionSeen, Prepared
+from twophase.commit.events import (
+    BlocksLost,
+    CommitRefused,
+    Committed,
+    CommitUnknown,
+    Event,
+    FencedOff,
+    LastTransactionSeen,
+    MarkerFailed,
+    Prepared,
+    PrepareFailed,
+    Reacquired,
+    SendFailed,
+)
 from twophase.commit.recovery import LastTransaction
 from twophase.commit.summary import Summary
 
-
-class Recovery(StrEnum):
-    """What had to be done beside writing the batch."""
-
-    NONE = "none"
-    STARTED = "started"
-    ABORTED_OPEN = "aborted-open"
-    SENT_AGAIN = "sent-again"
-    FOUND_COMMITTED = "found-committed"
-    SKIPPED = "skipped"
+_PHASES = {
+    Prepare: Phase.ENCODE,
+    ExecutePlan: Phase.ENCODE,
+    Send: Phase.SEND,
+    WriteMarker: Phase.COMMIT,
+    Commit: Phase.COMMIT,
+}
+_FAILURES = PrepareFailed | BlocksLost | SendFailed | MarkerFailed | CommitRefused | CommitUnknown
 
 
-class Watch:
+class Watch(CallWatch):
     """One call: times per effect, the time a transaction was open, what the batch holds.
 
-    A transaction counts as open from the first effect that writes into it until its commit or its
-    re-acquire has returned. Once it is open for longer than `alarm_after_s()`, `alarm` is called
-    from a thread of its own.
+    A transaction counts as open from the first effect that writes into it until it is known to
+    have ended, by its commit or by a re-acquire; the store keeps it for `limit_s()`. Once it is
+    open for longer than `alarm_after_s()`, `alarm` is called from a thread of its own.
     """
 
     def __init__(
         self,
         alarm_after_s: Callable[[], float] | None = None,
         alarm: Callable[[], None] | None = None,
+        limit_s: Callable[[], float] | None = None,
     ) -> None:
-        self._began_s = time.monotonic()
+        super().__init__()
+        self._limit = limit_s
+        self._failed = False
         self._effect_began_s = 0.0
         self._spent_s: dict[type, float] = defaultdict(float)
         self._alarm_after_s, self._alarm = alarm_after_s, alarm
         self._timer: threading.Timer | None = None
-        self._opened_s: float | None = None
-        self._open_s = 0.0
         self._last: LastTransaction | None = None
         self._owned = False
         self.summary = Summary()
@@ -60,8 +72,12 @@ class Watch:
     def begins(self, effect: Effect) -> None:
         """Take note that an effect is about to be performed."""
         self._effect_began_s = time.monotonic()
-        if isinstance(effect, Send | WriteMarker) and self._opened_s is None:
-            self._opened_s = self._effect_began_s
+        self.phase = _PHASES.get(type(effect), Phase.ASK)
+        if isinstance(effect, Prepare | Send) and self._failed:
+            self._failed = False
+            self.retried()
+        if isinstance(effect, Send | WriteMarker) and self.opening is None:
+            self.opens(self._limit() if self._limit is not None else None)
             self._set_alarm()
         self._owned = self._owned or isinstance(effect, Own)
 
@@ -69,21 +85,20 @@ class Watch:
         """Take note of what came of it."""
         now_s = time.monotonic()
         self._spent_s[type(effect)] += now_s - self._effect_began_s
-        if isinstance(effect, Commit | Reacquire):
-            self._closed(now_s)
+        if isinstance(event, Committed | Reacquired | FencedOff):
+            self.closes()
+        self._failed = self._failed or isinstance(event, _FAILURES)
         if isinstance(event, LastTransactionSeen):
             self._last = event.last
         if isinstance(event, Prepared):
             self.summary = event.summary
 
-    def stop(self) -> None:
-        """End the call; nothing alarms any more."""
-        self._closed(time.monotonic())
-
-    @property
-    def total_s(self) -> float:
-        """Since the call began."""
-        return time.monotonic() - self._began_s
+    def closes(self) -> None:
+        """Take note that no transaction is open any more; nothing alarms."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        super().closes()
 
     @property
     def encode_s(self) -> float:
@@ -99,16 +114,6 @@ class Watch:
     def commit_s(self) -> float:
         """Marker and commit."""
         return self._spent_s[WriteMarker] + self._spent_s[Commit]
-
-    @property
-    def open_s(self) -> float:
-        """How long transactions held up the topic's readers, all attempts together."""
-        return self._open_s + self.open_now_s
-
-    @property
-    def open_now_s(self) -> float:
-        """How long the present transaction may have been open; 0 where none is."""
-        return time.monotonic() - self._opened_s if self._opened_s is not None else 0.0
 
     def recovery(self, finished: Finished | None) -> Recovery:
         """Return the one thing beside writing that says most about the call."""
@@ -128,11 +133,3 @@ class Watch:
         self._timer = threading.Timer(self._alarm_after_s(), self._alarm)
         self._timer.daemon = True
         self._timer.start()
-
-    def _closed(self, now_s: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._opened_s is not None:
-            self._open_s += now_s - self._opened_s
-            self._opened_s = None

@@ -80,7 +80,9 @@ def path():
     return "routed"
 
 
-BOTH_PATHS = pytest.mark.parametrize("path", ["driver", "routed"])
+BOTH_PATHS = pytest.mark.parametrize(
+    "path", [pytest.param("driver", marks=pytest.mark.long), "routed"]
+)
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ def test_chaos(private_kafka, tmp_path):
         conf={"spark.executor.memory": "768m"},
         kafka={"kafka.transaction.timeout.ms": 1_000 * TIMEOUT_S},
     ) as trial:
-        report = chaos(trial, kafka, plan)
+        report = chaos(trial, kafka.nodes, plan)
         verdict = trial.judged()
         found = {**asdict(report), "ok": verdict.ok, **dict(verdict.lines())}
         REPORT.parent.mkdir(exist_ok=True)

@@ -41,7 +41,7 @@ def die_in_turn(trial, deaths):
 @pytest.mark.parametrize(
     ("path", "deaths"),
     [
-        ("routed", OWNING + WRITING),
+        ("routed", [("after", "own", 0), *WRITING]),
         pytest.param("driver", WRITING, marks=pytest.mark.long),
         pytest.param("routed", FOUNDING + OWNING + WRITING, marks=pytest.mark.long),
     ],

@@ -8,13 +8,14 @@ from .support_trials import RUN_S, said, until
 SPARKS_OWN = ("CONCURRENT_STREAM_LOG_UPDATE", "Concurrent update to the log", "already exists")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("when", "step", "code"),
     [
         ("before", "prepare", "TWOPHASE_FENCED"),
         # The first one reads its marker only now, and finds what the second one has written.
-        pytest.param("after", "own", "TWOPHASE_CHECKPOINT_BEHIND", marks=pytest.mark.long),
+        ("after", "own", "TWOPHASE_CHECKPOINT_BEHIND"),
     ],
 )
 def test_two_drivers_on_one_checkpoint_one_hangs(when, step, code, broker, open_trial):

@@ -1,5 +1,6 @@
 """configure_spark, on a builder without a session."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -60,3 +61,19 @@ def test_keeps_the_users_interpreter(builder, monkeypatch):
     builder.config("spark.pyspark.python", "/set/python")
     assert configure_spark(builder)._options["spark.pyspark.python"] == "/set/python"
     assert session.os.environ["PYSPARK_PYTHON"] == "/set/python"
+
+
+def test_spark_hides_login_modules_and_inline_keys(builder):
+    """By name or by text, as Spark looks for them; what the user chose to hide stays."""
+    setting = "spark.redaction.regex"
+    hides = re.compile(configure_spark(builder)._options[setting])
+    for hidden in (
+        "kafka.sasl.jaas.config",
+        "kafka.ssl.keystore.key",
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----",
+        "kafka.ssl.key.password",
+    ):
+        assert hides.search(hidden)
+    assert not hides.search("kafka.bootstrap.servers")
+    builder.config(setting, "mine")
+    assert configure_spark(builder)._options[setting] == "mine"

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from twophase.call_watch import CallWatch, Phase, Recovery
 from twophase.clock import Clock
 from twophase.commit.attempts import Attempt, Stale
 from twophase.commit.effects import Outcome
+from twophase.commit.naming import SinkName
 from twophase.commit.recovery import Batch
 from twophase.errors import (
     CommitOutcomeUnknown,
@@ -24,6 +26,7 @@ from twophase.errors import (
 )
 from twophase.log.decision import Prepared
 from twophase.log.decisions import DecisionLog
+from twophase.observe import TASK, scope_record
 from twophase.task_scope import OnLost, TaskScope
 from twophase.testing import LocalFolder
 from twophase.two_phase import TwoPhaseCommitSink
@@ -175,6 +178,36 @@ def test_a_commit_is_tried_again_a_bounded_number_of_times(scope_of, sink, clock
     assert len(sink.failing[0]) == 94
 
 
+def test_what_a_call_shows_while_it_goes_on(scope_of, sink, folder):
+    """Open with its limit from the tasks to the last commit; retries, recovery, bytes."""
+    watch, seen = CallWatch(), []
+    sink.time_limit_s = 77.0
+    sink.failing = {0: [StoreUnavailable("later")] * 3}
+
+    def look():
+        seen.append((watch.phase, watch.opening.limit_s))
+
+    tasks = Tasks(meanwhile=look)
+    scope_of().write("run", batch(0), tasks, watch)
+    assert (seen, watch.opening, watch.phase) == ([(Phase.SEND, 77.0)], None, Phase.COMMIT)
+    assert (watch.retries, watch.recovered) == (3, Recovery.STARTED)
+    # Decided, not committed: the next driver does it.
+    sink.failing = {1: [CommitRejected("no")]}
+    failed = CallWatch()
+    with pytest.raises(CommitRejected):
+        scope_of().write("a", batch(1, first_try=False), Tasks(), failed)
+    assert failed.opening is not None
+    again = CallWatch()
+    ended = scope_of().write("b", batch(1, first_try=False), Tasks(), again)
+    assert (ended.outcome, again.recovered) == (Outcome.SKIPPED, Recovery.COMMITTED_AGAIN)
+    record = scope_record(
+        SinkName("orders"), batch(1), path=TASK, ended=ended, watch=again, error=None
+    )
+    assert (record.outcome, record.recovery) == ("skipped", "committed-again")
+    # How many bytes they were is not a part of the log.
+    assert all(b'"bytes"' not in folder.read(name) for name in folder.names())
+
+
 def test_rows_that_are_lost_stop_the_query(scope_of, sink):
     """At every start, with all that a person needs, until that person decides."""
     sink.failing = {1: [CommittableLost("expired")] * 2}
@@ -277,11 +310,11 @@ def test_a_slot_that_was_trimmed_decides_nothing(scope_of, sink, folder):
 def test_a_batch_without_time_left_is_refused(scope_of, sink, clock):
     """Nothing is decided, and what was prepared is ended at once."""
     sink.time_limit_s = 60
-    with pytest.raises(TransactionExpired, match="took 61 s and the store keeps"):
-        scope_of().write("run", batch(0), Tasks(clock, takes_s=61))
+    with pytest.raises(TransactionExpired, match="took 58 s and the store keeps"):
+        scope_of().write("run", batch(0), Tasks(clock, takes_s=58))
     assert sink.calls[-1] == ("recover", 1, 0)
     assert not [call for call in sink.calls if call[0] == "commit"]
-    assert scope_of().write("run", batch(0), Tasks(clock, takes_s=59)).rows == 20
+    assert scope_of().write("run", batch(0), Tasks(clock, takes_s=56)).rows == 20
 
 
 def test_the_time_limit_warns_before(scope_of, sink, caplog):

@@ -35,11 +35,20 @@ Example: with the options that the sink will have, in a properties file
 @click.command(epilog=_EXAMPLE)
 @click.option("--sink-id", metavar="S", required=True, help="The sink id that the query will have.")
 @click.option("--topic", metavar="T", required=True, help="The topic that it will write to.")
+@click.option(
+    "--dead-letter-topic", metavar="D", help="Its dead_letter_topic, if it will have one."
+)
 @output_option
 @connection_options
 @click.pass_context
 def check(
-    context: click.Context, /, sink_id: str, topic: str, output: str, **connection: Any
+    context: click.Context,
+    /,
+    sink_id: str,
+    topic: str,
+    dead_letter_topic: str | None,
+    output: str,
+    **connection: Any,
 ) -> None:
     """Check brokers, topic, rights and sink id before a sink's first start.
 
@@ -51,7 +60,7 @@ def check(
     error, also where no broker answers or the command is wrong.
     """
     try:
-        found = _findings(SinkName(sink_id), topic, connection)
+        found = _findings(SinkName(sink_id), topic, dead_letter_topic, connection)
     except TwoPhaseError as error:
         raise _CannotCheck(str(error)) from error
     worst = max(found, key=lambda each: _CODES[each.level], default=None)
@@ -60,12 +69,16 @@ def check(
     context.exit(_CODES[worst.level] if worst else 0)
 
 
-def _findings(name: SinkName, topic: str, connection: dict[str, Any]) -> "list[Finding]":
+def _findings(
+    name: SinkName, topic: str, dead_letter_topic: str | None, connection: dict[str, Any]
+) -> "list[Finding]":
     with connected(**connection) as wire, bar("checking") as start:
         from twophase.cli.machine import machine_findings  # noqa: PLC0415 - see connection.py
-        from twophase.kafka.check import PARTS, findings  # noqa: PLC0415
+        from twophase.kafka.check import LETTER_PARTS, PARTS, findings  # noqa: PLC0415
 
-        return [*findings(wire, name, topic, start(PARTS)), *machine_findings()]
+        advance = start(PARTS + (LETTER_PARTS if dead_letter_topic else 0))
+        found = findings(wire, name, topic, advance, dead_letter_topic)
+        return [*found, *machine_findings()]
 
 
 def _text(found: "Finding") -> list[Text]:

@@ -1,6 +1,6 @@
 """How a command finds the brokers: the options that Kafka's own tools have."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -41,9 +41,19 @@ def connection_options(command: F) -> F:
 
 def kafka_options(bootstrap_server: str | None, command_config: Path | None) -> "KafkaOptions":
     """Return the typed options of the connection, or refuse the first wrong one."""
+    return patient(kafka_texts(bootstrap_server, command_config))
+
+
+def patient(texts: Mapping[str, str]) -> "KafkaOptions":
+    """Return typed options with which a command asks, and waits as long as a person would."""
     # The Kafka client takes a second to import, which no other command should pay.
     from twophase.kafka.options import KafkaOptions  # noqa: PLC0415
 
+    return KafkaOptions.parse({**_PATIENCE, **texts})
+
+
+def kafka_texts(bootstrap_server: str | None, command_config: Path | None) -> dict[str, str]:
+    """Return the options as a sink takes them; they may hold secrets."""
     found = _read(command_config) if command_config else {}
     if bootstrap_server is not None:
         found[_SERVERS] = bootstrap_server
@@ -52,7 +62,7 @@ def kafka_options(bootstrap_server: str | None, command_config: Path | None) -> 
             "it is not known where the brokers are; give --bootstrap-server HOST:PORT, or "
             "bootstrap.servers in the file of --command-config"
         )
-    return KafkaOptions.parse(_PATIENCE | {f"kafka.{key}": value for key, value in found.items()})
+    return {f"kafka.{key}": value for key, value in found.items()}
 
 
 @contextmanager

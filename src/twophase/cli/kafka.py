@@ -32,6 +32,9 @@ def kafka() -> None:
 _START_EXAMPLE = """\b
 Example: three brokers on 9092, 9093 and 9094
   twophase kafka start --nodes 3 --port 9092
+\b
+Example: one that asks who is there
+  twophase kafka start --user etl
 """
 
 
@@ -47,16 +50,31 @@ Example: three brokers on 9092, 9093 and 9094
     type=click.IntRange(1, _LARGEST_PORT - max(NODE_COUNTS) + 1),
     help="The first broker's port, the others follow it.  [default: free ports]",
 )
+@click.option(
+    "--user",
+    "users",
+    metavar="NAME",
+    multiple=True,
+    help="With users, TLS, passwords and ACLs are on; a super user, admin, is made along.",
+)
 @output_option
-def start(nodes: str | None, version: str | None, port: int | None, output: str) -> None:
+def start(
+    nodes: str | None,
+    version: str | None,
+    port: int | None,
+    users: tuple[str, ...],
+    output: str,
+) -> None:
     """Start Kafka and leave it running.
 
-    Returns when every broker answers. While it runs already, nothing is done.
+    Returns when every broker answers. While it runs already, nothing is done. Each --user gets a
+    password and a file for --command-config, whose names are shown.
     """
-    done = detached.start(int(nodes) if nodes else None, version, port)
+    done = detached.start(int(nodes) if nodes else None, version, port, users)
     said = "is ready" if done.changed else "is already running"
     cluster = done.cluster
-    show(done, output, f"Kafka {cluster.version} {said} at {cluster.bootstrap_servers}")
+    ready = f"Kafka {cluster.version} {said} at {cluster.bootstrap_servers}"
+    show(done, output, ready, *_users(cluster))
 
 
 _STOP_EXAMPLE = """\b
@@ -97,6 +115,10 @@ def status(context: click.Context, output: str) -> None:
         context.exit(NOT_RUNNING)
 
 
+def _users(cluster: ClusterStatus) -> list[str]:
+    return [f"--command-config of {name}: {path}" for name, path in cluster.users.items()]
+
+
 def _text(now: ClusterStatus) -> list[str | Table]:
     if not now.nodes:
         return ["Kafka is not running"]
@@ -106,4 +128,4 @@ def _text(now: ClusterStatus) -> list[str | Table]:
     where = f" at {now.bootstrap_servers}" if now.bootstrap_servers else ""
     # Outside the table, which would cut them to the terminal's width.
     logs = [f"log of node {node.node_id}: {node.log_file}" for node in now.nodes]
-    return [f"Kafka {now.version} is {now.state}{where}", table, *logs]
+    return [f"Kafka {now.version} is {now.state}{where}", table, *logs, *_users(now)]

@@ -8,8 +8,11 @@ import click
 from twophase.cli.check import check
 from twophase.cli.demo import demo
 from twophase.cli.kafka import kafka
+from twophase.cli.kafka_topic import topic
+from twophase.cli.run import run as run_command
 from twophase.cli.sinks import sinks
 from twophase.cli.transactions import transactions
+from twophase.cli.verify import verify
 from twophase.errors import TwoPhaseError
 
 _FAILED, _INTERRUPTED = 1, 130
@@ -31,8 +34,11 @@ def twophase() -> None:
 twophase.add_command(check)
 twophase.add_command(demo)
 twophase.add_command(kafka)
+kafka.add_command(topic)
+twophase.add_command(run_command)
 twophase.add_command(sinks)
 twophase.add_command(transactions)
+twophase.add_command(verify)
 
 
 def main() -> None:

@@ -75,7 +75,11 @@ def list_all(output: str, **connection: Any) -> None:
 
         found = list_sinks(wire, start)
     said = [line for each in found for line in listed_text(each)]
-    show({"sinks": found}, output, *(said or [Text("no sink is known here")]))
+    show(
+        {"sinks": found},
+        output,
+        *(said or [Text("no sink is known here, among those that this user may DESCRIBE")]),
+    )
 
 
 _SHOW_EXAMPLE = """\b

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from twophase.kafka.open_transactions import OpenTransaction
     from twophase.kafka.wire import Wire
 
+# Brokers leave out what a user may not DESCRIBE, without a word.
+_SEEN = ", among those that this user may DESCRIBE"
 _WATCH_MAX_S = 3_600
 
 _GROUP_EXAMPLE = """\b
@@ -62,9 +64,10 @@ def list_open(prefix: str | None, sink_id: str | None, output: str, **connection
     with connected(**connection) as wire, bar("looking at open transactions") as start:
         from twophase.kafka.open_transactions import open_transactions  # noqa: PLC0415
 
+        _may_look(wire, sink_id)
         found = open_transactions(wire, belongs, start)
     said = [line for each in found for line in open_text(each)]
-    show({"transactions": found}, output, *(said or [Text("no transaction is open")]))
+    show({"transactions": found}, output, *(said or [Text(f"no transaction is open{_SEEN}")]))
 
 
 _ABORT_EXAMPLE = """\b
@@ -124,6 +127,7 @@ def abort_open(
         from twophase.kafka import aborts  # noqa: PLC0415
 
         with bar("looking at open transactions") as start:
+            _may_look(wire, sink_id)
             seen = _seen(wire, transactional_id, belongs, start)
         left: list[Aborted] = []
         if seen and not force:
@@ -161,6 +165,14 @@ def _chosen(
             "`twophase transactions list` shows the ids"
         )
     return lambda each: each == transactional_id
+
+
+def _may_look(wire: "Wire", sink_id: str | None) -> None:
+    """Refuse for a sink whose id may not be described: brokers leave it out without a word."""
+    from twophase.kafka.admin import describe_transaction  # noqa: PLC0415
+
+    if sink_id is not None:
+        describe_transaction(wire, SinkName(sink_id).transactional_id)
 
 
 def _seen(
@@ -221,4 +233,4 @@ def _plan(seen: "Sequence[OpenTransaction]", watch_s: int, *, force: bool) -> li
 
 def _nothing(transactional_id: str | None, sink_id: str | None) -> str:
     whose = f"transactional id {transactional_id}" if transactional_id else f"sink {sink_id}"
-    return f"nothing to abort: no transaction is open under {whose}"
+    return f"nothing to abort: no transaction is open under {whose}{_SEEN}"

@@ -23,6 +23,10 @@ class Summary:
 
     partitions: tuple[PartitionSummary, ...] = ()
 
+    def without(self, topic: str | None) -> "Summary":
+        """Return what all output partitions but those of one topic hold."""
+        return Summary(tuple(found for found in self.partitions if found.topic != topic))
+
     @property
     def rows(self) -> int:
         """Rows of the whole batch."""

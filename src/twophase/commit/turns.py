@@ -9,13 +9,18 @@ from twophase.errors import Fenced, WrongBatch
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What became of one call: rows that it wrote, and how long running and committing took."""
+    """What became of one call: what it wrote, and how long running and committing took.
+
+    `rejected_rows` are those of its rows that the sink has put aside instead.
+    """
 
     outcome: Outcome
     rows: int
     run_s: float
     commit_s: float
     warnings: tuple[str, ...]
+    bytes: int = 0
+    rejected_rows: int = 0
 
 
 class Turns:

@@ -8,21 +8,23 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from twophase.embedded import settings
 from twophase.embedded.cache import disk_errors, disk_full, free_bytes
+from twophase.embedded.certificates import Authority
 from twophase.embedded.fetch import fetch_jars
 from twophase.embedded.java import find_java
 from twophase.embedded.node import READY_TIMEOUT_S, STOP_TIMEOUT_S, ClusterPlan, Node
 from twophase.embedded.ports import PortTaken, free_ports, is_free, port_taken
-from twophase.embedded.settings import DEFAULT_VERSION, NodePorts
-from twophase.errors import SetupError
+from twophase.embedded.secured import Secured, checked_users
+from twophase.embedded.settings import DEFAULT_VERSION, HOST, NodePorts, Ports, SecuredPorts
+from twophase.errors import ConfigurationError, SetupError
 
 _PORT_TRIES = 3
-_PORTS_PER_NODE = 4
 # The last of three controllers waits in vain for the others; doomed data needs no patience.
 _TEMPORARY_STOP_S = 2.0
 _NEEDED_BYTES = 64 * 1024 * 1024
@@ -35,6 +37,9 @@ class EmbeddedKafka:
     after the end (a temporary folder does not); `properties` adds or replaces server properties;
     `port` is the first node's, and the others follow it; `jvm_options` replaces those that make a
     node start quickly.
+
+    With `users` (names and passwords) every listener asks who is there, and ACLs say who may do
+    what. The super user `admin` is made along, with a password that `client_options` knows.
     """
 
     def __init__(
@@ -46,6 +51,7 @@ class EmbeddedKafka:
         *,
         port: int | None = None,
         jvm_options: Sequence[str] | None = None,
+        users: Mapping[str, str] | None = None,
     ) -> None:
         settings.check(nodes, version, properties or {})
         self.version = version
@@ -56,6 +62,10 @@ class EmbeddedKafka:
         self._properties = dict(properties or {})
         self._port = port
         self._jvm_options = tuple(jvm_options or settings.jvm_options(nodes))
+        self._users = None if users is None else checked_users(users)
+        # Made now, so that a machine that cannot is told so before anything starts.
+        self._authority = None if users is None else Authority()
+        self.secured: Secured | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -74,11 +84,27 @@ class EmbeddedKafka:
         """The addresses of all nodes, as a client's `bootstrap.servers` takes them."""
         return ",".join(node.address for node in self.nodes)
 
+    def client_options(
+        self, user: str, protocol: str = "SASL_SSL", mechanism: str = "SCRAM-SHA-512"
+    ) -> dict[str, str]:
+        """Return how a user connects, as Java names options: `bootstrap.servers` and the rest.
+
+        `protocol` is SASL_SSL, SASL_PLAINTEXT or SSL, which shows the user's certificate;
+        `mechanism` is PLAIN or SCRAM-SHA-512.
+        """
+        if self.secured is None:
+            raise ConfigurationError("a cluster without users has no options for one; give users")
+        options = self.secured.client_options(user, protocol, mechanism)
+        ports = (node.ports for node in self.nodes)
+        servers = [f"{HOST}:{p.port(protocol)}" for p in ports if isinstance(p, SecuredPorts)]
+        return {"bootstrap.servers": ",".join(servers)} | options
+
     @property
     def proxied(self) -> dict[int, tuple[str, int]]:
         """Where a proxy before the whole cluster listens, and where it forwards to."""
         return {
-            node.proxy_advertised_port: (settings.HOST, node.ports.proxied) for node in self.nodes
+            node.proxy_advertised_port: (HOST, int(node.proxied_address.rpartition(":")[2]))
+            for node in self.nodes
         }
 
     def start(self) -> bool:
@@ -93,6 +119,9 @@ class EmbeddedKafka:
         if self._temporary:
             self.directory = Path(tempfile.mkdtemp(prefix="twophase-kafka-"))
         directory = self.directory or Path.cwd()
+        if self._users is not None and self._authority is not None:
+            folder = directory / "security"
+            self.secured = Secured.prepare(folder, self._users, self._authority)
         for attempt in range(1, _PORT_TRIES + 1):
             plan = ClusterPlan(
                 version=self.version,
@@ -104,6 +133,7 @@ class EmbeddedKafka:
                 properties=self._properties,
                 discard=self._temporary,
                 jvm_options=self._jvm_options,
+                secured=self.secured,
             )
             try:
                 self._start(plan)
@@ -163,16 +193,18 @@ class EmbeddedKafka:
             for node in self.nodes:
                 node.wait_ready(everyone, deadline)
 
-    def _choose_ports(self) -> tuple[NodePorts, ...]:
-        free = free_ports(_PORTS_PER_NODE * self._count)
-        ports = []
+    def _choose_ports(self) -> tuple[Ports, ...]:
+        kind = NodePorts if self._users is None else SecuredPorts
+        each = len(fields(kind))
+        free = free_ports(each * self._count)
+        ports: list[Ports] = []
         for number in range(self._count):
-            plain, *others = free[number * _PORTS_PER_NODE : (number + 1) * _PORTS_PER_NODE]
+            main, *others = free[number * each : (number + 1) * each]
             if self._port is not None:
-                plain = self._port + number
-                if not is_free(plain):
-                    raise port_taken(plain)
-            ports.append(NodePorts(plain, *others))
+                main = self._port + number
+                if not is_free(main):
+                    raise port_taken(main)
+            ports.append(kind(main, *others))
         return tuple(ports)
 
 

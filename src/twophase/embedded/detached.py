@@ -1,13 +1,17 @@
 """The one cluster of `twophase kafka`, which is left running between commands."""
 
 import json
+import secrets
 import shutil
 import signal
+import ssl
 import time
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from twophase.embedded import settings
 from twophase.embedded.cache import disk_errors, home, locked, write_atomically
 from twophase.embedded.cluster import EmbeddedKafka
 from twophase.embedded.fetch import fetch_jars
@@ -15,6 +19,7 @@ from twophase.embedded.node import STOP_TIMEOUT_S
 from twophase.embedded.process import ProcessIdentity
 from twophase.embedded.progress import waiting
 from twophase.embedded.ready import members
+from twophase.embedded.secured import ADMIN, tls_context, write_private
 from twophase.embedded.settings import DEFAULT_VERSION, HOST
 from twophase.errors import ConfigurationError, SetupError
 
@@ -31,6 +36,8 @@ class NodeRecord:
     started: str
     port: int
     log_file: str
+    # Where the other nodes speak to it; with users another port.
+    internal: int | None = None
 
     @property
     def process(self) -> ProcessIdentity:
@@ -45,6 +52,12 @@ class ClusterRecord:
     version: str
     directory: str
     nodes: tuple[NodeRecord, ...]
+    users: tuple[str, ...] = ()
+
+    @property
+    def security(self) -> Path:
+        """The folder with the users' files."""
+        return Path(self.directory) / "security"
 
 
 @dataclass(frozen=True)
@@ -60,13 +73,17 @@ class NodeStatus:
 
 @dataclass(frozen=True)
 class ClusterStatus:
-    """The cluster as it is now: running, partly running or not running."""
+    """The cluster as it is now: running, partly running or not running.
+
+    `users` has the file for --command-config of each user; empty where everybody may do all.
+    """
 
     state: str
     version: str | None = None
     bootstrap_servers: str | None = None
     directory: str | None = None
     nodes: tuple[NodeStatus, ...] = ()
+    users: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -82,7 +99,8 @@ def status() -> ClusterStatus:
     record = _read()
     if record is None:
         return ClusterStatus("not running")
-    nodes = tuple(_node_status(node) for node in record.nodes)
+    context = tls_context(record.security) if record.users else None
+    nodes = tuple(_node_status(node, context) for node in record.nodes)
     alive = [node.address for node in nodes if node.state != "dead"]
     whole = all(node.state == "running" for node in nodes)
     return ClusterStatus(
@@ -91,22 +109,39 @@ def status() -> ClusterStatus:
         bootstrap_servers=",".join(alive) or None,
         directory=record.directory,
         nodes=nodes,
+        users={name: str(record.security / f"{name}.properties") for name in record.users},
     )
 
 
-def start(nodes: int | None = None, version: str | None = None, port: int | None = None) -> Change:
-    """Start a cluster and leave it running; a cluster that runs as asked is left as it is."""
+def start(
+    nodes: int | None = None,
+    version: str | None = None,
+    port: int | None = None,
+    users: Sequence[str] = (),
+) -> Change:
+    """Start a cluster and leave it running; a cluster that runs as asked is left as it is.
+
+    `users` get passwords that nobody chose, and a file for --command-config each.
+    """
     with disk_errors(_folder()), _lock("starting or stopping Kafka"):
         now = status()
         if now.state != "not running":
-            _refuse_other(now, nodes, version, port)
+            _refuse_other(now, nodes, version, port, users)
             return Change(changed=False, cluster=now)
         version = version or DEFAULT_VERSION
         directory = _folder() / f"{version}-{nodes or 1}"
-        kept = any(directory.glob("node-*/data"))
+        passwords = {name: secrets.token_urlsafe(24) for name in users} if users else None
+        cluster = EmbeddedKafka(nodes or 1, version, directory, port=port, users=passwords)
+        secured = (directory / "security").exists()
+        kept = not secured and any(directory.glob("node-*/data"))
+        if kept and users:
+            raise ConfigurationError(
+                f"{directory} has data that was kept by a cluster without users; start without "
+                "--user, or delete that folder first"
+            )
         if not kept:
+            # With users nothing is kept: their keys and passwords are made anew.
             shutil.rmtree(directory, ignore_errors=True)
-        cluster = EmbeddedKafka(nodes or 1, version, directory, port=port)
         # Here and not only inside, because two live displays cannot share a terminal.
         fetch_jars(f"kafka-{version}")
         try:
@@ -128,6 +163,11 @@ def stop(*, keep_data: bool = False, timeout_s: float = STOP_TIMEOUT_S) -> Chang
         record = _read()
         if record is None:
             return Change(changed=False, cluster=ClusterStatus("not running"))
+        if keep_data and record.users:
+            raise ConfigurationError(
+                "--keep-data is given, and a cluster with users keeps nothing, because keys and "
+                "passwords are made at each start; stop it without --keep-data"
+            )
         ran = status().state != "not running"
         with waiting(f"stopping Kafka {record.version}"):
             _end([node.process for node in record.nodes], timeout_s)
@@ -138,7 +178,11 @@ def stop(*, keep_data: bool = False, timeout_s: float = STOP_TIMEOUT_S) -> Chang
 
 
 def _refuse_other(
-    now: ClusterStatus, nodes: int | None, version: str | None, port: int | None
+    now: ClusterStatus,
+    nodes: int | None,
+    version: str | None,
+    port: int | None,
+    users: Sequence[str],
 ) -> None:
     ports = [int(node.address.rpartition(":")[2]) for node in now.nodes]
     differences = [
@@ -147,6 +191,7 @@ def _refuse_other(
             ("nodes", nodes, len(now.nodes)),
             ("version", version, now.version),
             ("port", port, ports[0]),
+            ("users", _words(users), _words(set(now.users) - {ADMIN})),
         )
         if asked not in (None, found)
     ]
@@ -159,13 +204,18 @@ def _refuse_other(
         )
 
 
-def _node_status(node: NodeRecord) -> NodeStatus:
+def _words(users: Iterable[str]) -> str | None:
+    return ", ".join(sorted(users)) or None
+
+
+def _node_status(node: NodeRecord, context: ssl.SSLContext | None) -> NodeStatus:
     if not node.process.alive:
         state = "dead"
     elif node.process.paused:
         state = "paused"
     else:
-        state = "running" if node.node_id in members(node.port) else "not answering"
+        known = members(node.internal or node.port, context)
+        state = "running" if node.node_id in known else "not answering"
     return NodeStatus(node.node_id, state, node.pid, f"{HOST}:{node.port}", node.log_file)
 
 
@@ -183,8 +233,10 @@ def _end(processes: list[ProcessIdentity], timeout_s: float) -> None:
 
 
 def _delete_data(directory: Path) -> None:
-    for data in directory.glob("node-*/data"):
+    for data in (*directory.glob("node-*/data"), directory / "security"):
         shutil.rmtree(data, ignore_errors=True)
+    for told in directory.glob("node-*/server.properties"):
+        told.unlink()
 
 
 def _folder() -> Path:
@@ -201,11 +253,21 @@ def _lock(purpose: str) -> AbstractContextManager[None]:
 
 def _write(cluster: EmbeddedKafka, directory: Path) -> None:
     nodes = tuple(
-        NodeRecord(n.node_id, n.process.pid, n.process.started, n.ports.plain, str(n.log_file))
+        NodeRecord(
+            *(n.node_id, n.process.pid, n.process.started, n.ports.main, str(n.log_file)),
+            n.ports.internal,
+        )
         for n in cluster.nodes
         if n.process
     )
-    record = ClusterRecord(cluster.version, str(directory), nodes)
+    users = tuple(cluster.secured.users) if cluster.secured else ()
+    record = ClusterRecord(cluster.version, str(directory), nodes, users)
+    for user in users:
+        lines = [
+            f"{key}={settings.escaped(value)}\n"
+            for key, value in cluster.client_options(user).items()
+        ]
+        write_private(record.security / f"{user}.properties", "".join(lines))
     write_atomically(_state_file(), json.dumps(asdict(record), indent=2))
 
 
@@ -214,7 +276,8 @@ def _read() -> ClusterRecord | None:
         with disk_errors(_folder()):
             content = json.loads(_state_file().read_text("utf-8"))
         nodes = tuple(NodeRecord(**node) for node in content.pop("nodes"))
-        return ClusterRecord(**content, nodes=nodes)
+        users = tuple(content.pop("users", ()))
+        return ClusterRecord(**content, nodes=nodes, users=users)
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError, AttributeError) as error:

@@ -12,8 +12,9 @@ from twophase.embedded.failure import LogMark, explain, quote
 from twophase.embedded.launch import Launched, launch
 from twophase.embedded.process import ProcessIdentity
 from twophase.embedded.ready import members
-from twophase.embedded.settings import HOST, NodePorts
-from twophase.errors import SetupError
+from twophase.embedded.secured import Secured, write_private
+from twophase.embedded.settings import HOST, NodePorts, Ports
+from twophase.errors import ConfigurationError, SetupError
 
 READY_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 10.0
@@ -30,11 +31,12 @@ class ClusterPlan:
     java: Path
     jars: tuple[Path, ...]
     directory: Path
-    ports: tuple[NodePorts, ...]
+    ports: tuple[Ports, ...]
     cluster_id: str
     properties: Mapping[str, object] = field(default_factory=dict)
     discard: bool = False
     jvm_options: tuple[str, ...] = ()
+    secured: Secured | None = None
 
 
 class Node:
@@ -54,24 +56,30 @@ class Node:
         return f"<Node {self.node_id} at {self.address}, {state}>"
 
     @property
-    def ports(self) -> NodePorts:
+    def ports(self) -> Ports:
         """The node's ports, the same over all its restarts."""
         return self._plan.ports[self.node_id - 1]
 
     @property
     def address(self) -> str:
         """host:port of the listener that advertises itself."""
-        return f"{HOST}:{self.ports.plain}"
+        return f"{HOST}:{self.ports.main}"
 
     @property
     def proxied_address(self) -> str:
         """host:port of the listener that advertises `proxy_advertised_port` instead of its own."""
-        return f"{HOST}:{self.ports.proxied}"
+        return f"{HOST}:{self._plain_ports.proxied}"
 
     @property
     def proxy_advertised_port(self) -> int:
         """The free port on which a proxy for this node has to listen."""
-        return self.ports.advertised
+        return self._plain_ports.advertised
+
+    @property
+    def _plain_ports(self) -> NodePorts:
+        if isinstance(self.ports, NodePorts):
+            return self.ports
+        raise ConfigurationError("a cluster with users has no listener for a proxy")
 
     @property
     def pid(self) -> int | None:
@@ -104,11 +112,17 @@ class Node:
         if (self.directory / "data" / "meta.properties").exists():
             return
         tool = ["kafka.tools.StorageTool", "format", "-t", self._plan.cluster_id, "-c"]
+        tool.append(str(self._server_properties))
+        users = self.directory / "users"
+        if self._plan.secured:
+            # By a file: everybody on the machine sees a process's arguments.
+            write_private(users, self._plan.secured.format_arguments())
+            tool.append(f"@{users}")
         mark = LogMark.end_of(self.console_file)
         with self.console_file.open("ab") as console:
             try:
                 subprocess.run(
-                    [*self._java(*_FORMAT_OPTIONS), *tool, str(self._server_properties)],
+                    [*self._java(*_FORMAT_OPTIONS), *tool],
                     stdin=subprocess.DEVNULL,
                     stdout=console,
                     stderr=console,
@@ -117,6 +131,8 @@ class Node:
                 )
             except subprocess.SubprocessError as error:
                 raise explain(self._name, self.directory, (mark,)) from error
+            finally:
+                users.unlink(missing_ok=True)
 
     def launch(self) -> None:
         """Start the JVM without waiting for it."""
@@ -137,7 +153,8 @@ class Node:
 
     def wait_ready(self, expected: frozenset[int], deadline: float) -> None:
         """Return when this broker names all expected brokers and a controller; else SetupError."""
-        while not expected <= members(self.ports.plain):
+        context = self._plan.secured.tls_context() if self._plan.secured else None
+        while not expected <= members(self.ports.internal, context):
             if not self.running:
                 raise explain(self._name, self.directory, self._marks)
             if time.monotonic() > deadline:
@@ -202,9 +219,11 @@ class Node:
     def _write_configuration(self) -> None:
         for name in ("logs", "tmp"):
             (self.directory / name).mkdir(parents=True, exist_ok=True)
-        data, properties = self.directory / "data", self._plan.properties
+        secured = self._plan.secured.server_properties() if self._plan.secured else {}
+        data, properties = self.directory / "data", {**secured, **self._plan.properties}
         text = settings.server_properties(self.node_id, self._plan.ports, data, properties)
-        self._server_properties.write_text(text, encoding="ascii")
+        # It may hold passwords.
+        write_private(self._server_properties, text)
         _, text = settings.log_configuration(self._plan.version, self.log_file)
         (self.directory / "log.properties").write_text(text, encoding="ascii")
 

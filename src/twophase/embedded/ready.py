@@ -1,6 +1,7 @@
 """Whether a broker answers as a member of a whole cluster, asked in Kafka's own protocol."""
 
 import socket
+import ssl
 import struct
 
 from twophase.embedded.settings import HOST
@@ -12,14 +13,14 @@ _NO_TOPICS = 0
 _LARGEST_ANSWER = 1 << 20
 
 
-def members(port: int) -> frozenset[int]:
+def members(port: int, context: ssl.SSLContext | None = None) -> frozenset[int]:
     """Return the ids of the brokers this one knows of; none while it or its controller is not up.
 
     Asked by hand and not with a client library, whose own retries and log lines would be the
-    larger part of a start.
+    larger part of a start. With a `context` by TLS.
     """
     try:
-        with socket.create_connection((HOST, port), timeout=_TIMEOUT_S) as connection:
+        with _connected(port, context) as connection:
             connection.sendall(_request())
             (size,) = struct.unpack(">i", _receive(connection, 4))
             if not 0 < size < _LARGEST_ANSWER:
@@ -27,6 +28,17 @@ def members(port: int) -> frozenset[int]:
             return _brokers(_receive(connection, size))
     except (OSError, struct.error, EOFError):
         return frozenset()
+
+
+def _connected(port: int, context: ssl.SSLContext | None) -> socket.socket:
+    plain = socket.create_connection((HOST, port), timeout=_TIMEOUT_S)
+    if context is None:
+        return plain
+    try:
+        return context.wrap_socket(plain, server_hostname=HOST)
+    except OSError:
+        plain.close()
+        raise
 
 
 def _request() -> bytes:

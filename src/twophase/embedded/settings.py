@@ -14,6 +14,16 @@ NODE_COUNTS = (1, 3)
 
 
 @dataclass(frozen=True)
+class Listener:
+    """One way into a node; it tells clients `advertised` as its port, if anything."""
+
+    name: str
+    protocol: str
+    port: int
+    advertised: int | None
+
+
+@dataclass(frozen=True)
 class NodePorts:
     """The four loopback ports of a node; nobody but a test's proxy listens on `advertised`."""
 
@@ -21,6 +31,53 @@ class NodePorts:
     controller: int
     proxied: int
     advertised: int
+
+    @property
+    def main(self) -> int:
+        """The port for clients."""
+        return self.plain
+
+    @property
+    def internal(self) -> int:
+        """The port for other nodes."""
+        return self.plain
+
+    def listeners(self) -> tuple[Listener, ...]:
+        """Return all of them, the one for other nodes first."""
+        return (
+            Listener("PLAINTEXT", "PLAINTEXT", self.plain, self.plain),
+            Listener("CONTROLLER", "PLAINTEXT", self.controller, None),
+            Listener("PROXIED", "PLAINTEXT", self.proxied, self.advertised),
+        )
+
+
+@dataclass(frozen=True)
+class SecuredPorts:
+    """The loopback ports of a node whose listeners all ask who is there."""
+
+    main: int
+    controller: int
+    internal: int
+    ssl: int
+    sasl_plaintext: int
+
+    def listeners(self) -> tuple[Listener, ...]:
+        """Return all of them, the one for other nodes first."""
+        return (
+            Listener("INTERNAL", "SSL", self.internal, self.internal),
+            Listener("CONTROLLER", "SSL", self.controller, None),
+            Listener("SASL_SSL", "SASL_SSL", self.main, self.main),
+            Listener("SSL", "SSL", self.ssl, self.ssl),
+            Listener("SASL_PLAINTEXT", "SASL_PLAINTEXT", self.sasl_plaintext, self.sasl_plaintext),
+        )
+
+    def port(self, protocol: str) -> int:
+        """Return the port for clients of a security protocol."""
+        found = {"SASL_SSL": self.main, "SSL": self.ssl, "SASL_PLAINTEXT": self.sasl_plaintext}
+        return found[protocol]
+
+
+Ports = NodePorts | SecuredPorts
 
 
 # The cluster is built around these; a caller who changed one would get a cluster that cannot start.
@@ -52,10 +109,11 @@ def check(nodes: int, version: str, properties: Mapping[str, object]) -> None:
 
 
 def server_properties(
-    node_id: int, ports: Sequence[NodePorts], data: Path, properties: Mapping[str, object]
+    node_id: int, ports: Sequence[Ports], data: Path, properties: Mapping[str, object]
 ) -> str:
     """Return the server.properties of one node of a cluster of len(ports) nodes."""
-    mine = ports[node_id - 1]
+    listeners = ports[node_id - 1].listeners()
+    told = [each for each in listeners if each.advertised is not None]
     replicas = len(ports)
     in_sync = 2 if replicas > 1 else 1
     settings: dict[str, object] = {
@@ -83,23 +141,20 @@ def server_properties(
             f"{number}@{HOST}:{p.controller}" for number, p in enumerate(ports, start=1)
         ),
         "controller.listener.names": "CONTROLLER",
-        "inter.broker.listener.name": "PLAINTEXT",
-        "listeners": f"PLAINTEXT://{HOST}:{mine.plain},CONTROLLER://{HOST}:{mine.controller},"
-        f"PROXIED://{HOST}:{mine.proxied}",
-        "advertised.listeners": f"PLAINTEXT://{HOST}:{mine.plain},"
-        f"PROXIED://{HOST}:{mine.advertised}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
-        "PROXIED:PLAINTEXT",
+        "inter.broker.listener.name": listeners[0].name,
+        "listeners": ",".join(f"{each.name}://{HOST}:{each.port}" for each in listeners),
+        "advertised.listeners": ",".join(f"{e.name}://{HOST}:{e.advertised}" for e in told),
+        "listener.security.protocol.map": ",".join(f"{e.name}:{e.protocol}" for e in listeners),
         "log.dirs": data,
     }
-    return "".join(f"{key}={_escaped(value)}\n" for key, value in settings.items())
+    return "".join(f"{key}={escaped(value)}\n" for key, value in settings.items())
 
 
 def log_configuration(version: str, log_file: Path) -> tuple[str, str]:
     """Return the system property that names a log configuration file, and that file's text."""
     if version.startswith("3."):
-        return "log4j.configuration", _LOG4J_1.format(file=_escaped(log_file))
-    return "log4j2.configurationFile", _LOG4J_2.format(file=_escaped(log_file))
+        return "log4j.configuration", _LOG4J_1.format(file=escaped(log_file))
+    return "log4j2.configurationFile", _LOG4J_2.format(file=escaped(log_file))
 
 
 def jvm_options(nodes: int) -> tuple[str, ...]:
@@ -112,7 +167,7 @@ def jvm_options(nodes: int) -> tuple[str, ...]:
     return (f"-Xmx{heap}", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
-def _escaped(value: object) -> str:
+def escaped(value: object) -> str:
     """Return a value as Java reads it from a properties file, which is Latin-1 by definition."""
     text = str(value).replace("\\", "\\\\").replace("\n", "\\n")
     return "".join(character if character.isascii() else _unicode(character) for character in text)

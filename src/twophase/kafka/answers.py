@@ -25,13 +25,13 @@ import kafka.errors as kafka_errors
 
 from twophase.errors import (
     AccessDenied,
+    BlockRefused,
     CommitOutcomeUnknown,
     CommitRejected,
     ConfigurationError,
     EpochStale,
     Fenced,
     InvalidState,
-    RowRejected,
     TwoPhaseError,
 )
 
@@ -140,19 +140,19 @@ PRODUCE: Final = _table(
         6: AGAIN_ELSEWHERE,  # NOT_LEADER_OR_FOLLOWER
         8: AGAIN_ELSEWHERE,  # BROKER_NOT_AVAILABLE
         9: AGAIN_ELSEWHERE,  # REPLICA_NOT_AVAILABLE
-        10: RowRejected,  # MESSAGE_TOO_LARGE
+        10: BlockRefused,  # MESSAGE_TOO_LARGE
         17: ConfigurationError,  # INVALID_TOPIC_EXCEPTION
-        18: RowRejected,  # RECORD_LIST_TOO_LARGE
+        18: BlockRefused,  # RECORD_LIST_TOO_LARGE
         19: AGAIN,  # NOT_ENOUGH_REPLICAS
         20: AGAIN,  # NOT_ENOUGH_REPLICAS_AFTER_APPEND: the repeat is recognised by its sequence
         21: ConfigurationError,  # INVALID_REQUIRED_ACKS
-        32: RowRejected,  # INVALID_TIMESTAMP
-        44: RowRejected,  # POLICY_VIOLATION
+        32: BlockRefused,  # INVALID_TIMESTAMP
+        44: BlockRefused,  # POLICY_VIOLATION
         56: AGAIN_ELSEWHERE,  # KAFKA_STORAGE_ERROR
         74: AGAIN_ELSEWHERE,  # FENCED_LEADER_EPOCH
         75: AGAIN_ELSEWHERE,  # UNKNOWN_LEADER_EPOCH
         76: ConfigurationError,  # UNSUPPORTED_COMPRESSION_TYPE
-        87: RowRejected,  # INVALID_RECORD
+        87: BlockRefused,  # INVALID_RECORD
     },
 )
 

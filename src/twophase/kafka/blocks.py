@@ -1,6 +1,7 @@
 """A block: finished records of one topic-partition, waiting for the identity of their sender."""
 
 import struct
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import google_crc32c
@@ -51,6 +52,20 @@ class Block:
     def size_bytes(self) -> int:
         """Bytes on the wire: header and body."""
         return HEADER_BYTES + int(self.body.size)
+
+
+def together(blocks: Iterable[Block], most_bytes: int) -> Iterator[list[Block]]:
+    """Yield blocks in groups of about so many bytes, in the order in which they come."""
+    group: list[Block] = []
+    size_bytes = 0
+    for block in blocks:
+        if group and size_bytes + block.size_bytes > most_bytes:
+            yield group
+            group, size_bytes = [], 0
+        group.append(block)
+        size_bytes += block.size_bytes
+    if group:
+        yield group
 
 
 def stamp(

@@ -22,21 +22,37 @@ from twophase.kafka.wire import GROUP, TRANSACTION, Wire
 _READ: Final = 3
 _WRITE: Final = 4
 _DESCRIBE: Final = 8
-_NAMES: Final = {_READ: "READ", _WRITE: "WRITE", _DESCRIBE: "DESCRIBE"}
+_DESCRIBE_CONFIGS: Final = 10
+_NAMES: Final = {
+    _READ: "READ",
+    _WRITE: "WRITE",
+    _DESCRIBE: "DESCRIBE",
+    _DESCRIBE_CONFIGS: "DESCRIBE_CONFIGS",
+}
 
 _NOBODY: Final = -2
 _INVALID_PRODUCER_ID_MAPPING: Final = 49
-_GROUP_DENIED: Final = 30
+_TOPIC_DENIED: Final = 29
 _ID_DENIED: Final = 53
 
 
 def right_findings(wire: Wire, name: SinkName, topic: str, row: Any) -> Iterator[Finding]:
     """Yield whether the sink may write rows and marker, and take its transactional id."""
-    if not row.error_code:
-        # READ, because a marker is a committed offset of the topic.
-        yield _of(f"rights on topic {topic}", row.authorized_operations, (_DESCRIBE, _READ, _WRITE))
+    # READ, because a marker is a committed offset of the topic.
+    needed = (_DESCRIBE, _READ, _WRITE)
+    if row.error_code == _TOPIC_DENIED:
+        yield _of(f"rights on topic {topic}", set(), needed)
+    elif not row.error_code:
+        yield _of(f"rights on topic {topic}", row.authorized_operations, needed)
     yield _group(wire, name.marker_group)
     yield _transactional_id(wire, name.transactional_id)
+
+
+def letter_rights(topic: str, row: Any) -> Iterator[Finding]:
+    """Yield whether the sink may write dead letters, and see how large they may be."""
+    if not row.error_code:
+        needed = (_DESCRIBE, _WRITE, _DESCRIBE_CONFIGS)
+        yield _of(f"rights on dead-letter topic {topic}", row.authorized_operations, needed)
 
 
 def _of(point: str, allowed: set[int] | None, needed: tuple[int, ...]) -> Finding:
@@ -44,35 +60,32 @@ def _of(point: str, allowed: set[int] | None, needed: tuple[int, ...]) -> Findin
         return unknown(point, "the brokers do not tell")
     missing = [_NAMES[each] for each in needed if each not in allowed]
     if missing:
-        said = f"{' and '.join(missing)} missing"
-        return error(point, said, "the sink is refused", f"grant {' and '.join(missing)}")
+        said = " and ".join(missing)
+        return error(point, f"{said} missing", "the sink is refused", f"grant {said}")
     return ok(point, ", ".join(_NAMES[each] for each in needed))
 
 
 def _group(wire: Wire, group: str) -> Finding:
-    point = f"rights on group {group}"
-    answer = settle(
-        wire,
-        Question(
-            kind=GROUP,
-            key=group,
-            request=lambda: DescribeGroupsRequest(
-                groups=[group],
-                include_authorized_operations=True,
-                min_version=3,
-                max_version=5,  # From v6 on a group that is not there tells no rights.
-            ),
-            codes=lambda answer: (
-                row.error_code for row in answer.groups if row.error_code != _GROUP_DENIED
-            ),
-            table=answers.DESCRIBE_TRANSACTIONS,
-            ids={"group": group},
+    point, needed = f"rights on group {group}", (_DESCRIBE, _READ)
+    question = Question(
+        kind=GROUP,
+        key=group,
+        request=lambda: DescribeGroupsRequest(
+            groups=[group],
+            include_authorized_operations=True,
+            min_version=3,
+            max_version=5,  # From v6 on a group that is not there tells no rights.
         ),
+        codes=lambda answer: (row.error_code for row in answer.groups),
+        table=answers.DESCRIBE_TRANSACTIONS,
+        ids={"group": group},
     )
-    (row,) = answer.groups
-    if row.error_code:
-        return error(point, "DESCRIBE missing", "the sink is refused", "grant DESCRIBE and READ")
-    return _of(point, row.authorized_operations, (_DESCRIBE, _READ))
+    try:
+        (row,) = settle(wire, question).groups
+    except AccessDenied:
+        # READ includes DESCRIBE, so neither is there.
+        return _of(point, set(), needed)
+    return _of(point, row.authorized_operations, needed)
 
 
 def _transactional_id(wire: Wire, transactional_id: str) -> Finding:
@@ -84,6 +97,8 @@ def _transactional_id(wire: Wire, transactional_id: str) -> Finding:
         missing.append("DESCRIBE")
     try:
         code = _refused_end(wire, transactional_id)
+    except AccessDenied:
+        code = _ID_DENIED
     except TwoPhaseError as failure:
         return unknown(point, failure.message)
     if code == _ID_DENIED:

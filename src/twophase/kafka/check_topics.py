@@ -45,9 +45,40 @@ def ask_topics(wire: Wire, topics: list[str]) -> dict[str, Any]:
 
 def topic_findings(wire: Wire, topic: str, row: Any) -> Iterator[Finding]:
     """Yield whether the sink's own topic exists, is replicated, and takes the sink's blocks."""
+    yield from _there("topic", topic, row)
+    if row.error_code:
+        return
+    settings = topic_settings(wire, topic, [MIN_ISR, BLOCK_LIMIT]) or {}
+    yield replication_finding(topic, _replication(row), _number(settings.get(MIN_ISR)))
+    yield block_finding(topic, _number(settings.get(BLOCK_LIMIT)), wire.options)
+
+
+def letter_findings(wire: Wire, topic: str, row: Any) -> Iterator[Finding]:
+    """Yield whether the dead-letter topic exists, is replicated, and how large its rows may be."""
+    yield from _there("dead-letter topic", topic, row)
+    if row.error_code:
+        return
+    settings = topic_settings(wire, topic, [MIN_ISR, BLOCK_LIMIT]) or {}
+    yield replication_finding(topic, _replication(row), _number(settings.get(MIN_ISR)))
+    limit, point = settings.get(BLOCK_LIMIT), f"{BLOCK_LIMIT} of {topic}"
+    if limit is None:
+        yield unknown(point, "it may not be read", f"grant DESCRIBE_CONFIGS on {topic}")
+    elif int(limit) <= wire.options.max_request_bytes:
+        yield warning(
+            point,
+            f"{limit}, and rows above {wire.options.max_request_bytes} (kafka.max.request.size) "
+            "are dead letters",
+            "the values of most rows that are too large will be cut",
+            f"raise {BLOCK_LIMIT} of {topic} above the largest row that you expect",
+        )
+    else:
+        yield ok(point, f"{limit}; dead letters above it are cut")
+
+
+def _there(point: str, topic: str, row: Any) -> Iterator[Finding]:
     if row.error_code == _UNKNOWN_TOPIC:
         yield error(
-            "topic",
+            point,
             f"{topic} does not exist",
             "the sink makes no topic, and refuses to start",
             f"kafka-topics.sh --create --topic {topic} --partitions N --replication-factor 3 "
@@ -56,18 +87,15 @@ def topic_findings(wire: Wire, topic: str, row: Any) -> Iterator[Finding]:
         return
     if row.error_code:
         yield error(
-            "topic",
+            point,
             f"{topic}: {name_of(row.error_code)}",
             "the sink cannot write to it",
-            "grant DESCRIBE and WRITE on it"
+            "grant WRITE and READ on it, which include DESCRIBE"
             if row.error_code == _ACCESS_DENIED
             else "look at the brokers",
         )
         return
-    yield ok("topic", f"{topic} has {len(row.partitions)} partitions")
-    settings = topic_settings(wire, topic, [MIN_ISR, BLOCK_LIMIT]) or {}
-    yield replication_finding(topic, _replication(row), _number(settings.get(MIN_ISR)))
-    yield block_finding(topic, _number(settings.get(BLOCK_LIMIT)), wire.options)
+    yield ok(point, f"{topic} has {len(row.partitions)} partitions")
 
 
 def internal_findings(wire: Wire, rows: dict[str, Any], brokers: Found) -> Iterator[Finding]:

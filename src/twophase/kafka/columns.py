@@ -138,6 +138,11 @@ def with_offsets(column: pa.Array) -> pa.Array:
     return column
 
 
+def as_bytes(column: pa.Array) -> pa.Array:
+    """Return the column's bytes, which need not be text even where the column says so."""
+    return with_offsets(column).cast(pa.large_binary())
+
+
 def valid(column: pa.Array) -> Bools:
     """Return where the column is not null."""
     return pc.is_valid(column).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]

@@ -12,12 +12,18 @@ Only `wire.py` uses this module; the two are all that touches kafka-python's pri
 """
 
 import ssl
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import kafka.errors as kafka_errors
 from kafka.net.inet import create_connection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
+
+from twophase.kafka.closed_doors import refusal
+from twophase.kafka.security import Security
+
+if TYPE_CHECKING:
+    from twophase.errors import TwoPhaseError
 
 REFUSALS = (
     kafka_errors.SaslAuthenticationFailedError,
@@ -56,21 +62,48 @@ class _TlsTransport(_WholeAnswers, KafkaSSLTransport):  # type: ignore[misc]
                 return
 
 
+class _TlsFailed(kafka_errors.KafkaConnectionError):  # type: ignore[misc]
+    """A handshake that failed, with the reason as its argument."""
+
+    def __str__(self) -> str:
+        return f"TLS handshake failed: {self.args[0]}"
+
+
 class Connections(KafkaConnectionManager):  # type: ignore[misc]
     """The connections of one cluster; `last_failure` says why the latest one did not open."""
 
-    last_failure: Exception | None = None
+    def __init__(self, net: Any, security: Security, **settings: Any) -> None:
+        super().__init__(net, **settings)
+        self._security = security
+        self._refused: dict[Any, TwoPhaseError] = {}
+        self.last_failure: BaseException | None = None
+
+    @property
+    def refused(self) -> "TwoPhaseError | None":
+        """What one of the first addresses has refused for good, if any did."""
+        return next(iter(self._refused.values()), None)
 
     async def _connect(self, node: Any, conn: Any, *args: Any, **kwargs: Any) -> None:
+        # Also what comes after the handshakes: a broker refuses a certificate, or a client without
+        # a password, by closing.
+        conn.close_future.add_errback(lambda failure: self._note(node, failure))
         await super()._connect(node, conn, *args, **kwargs)
         failure = conn.init_future.exception
-        if failure is None:
-            return
+        if failure is not None:
+            self._note(node, failure)
+
+    def _note(self, node: Any, failure: BaseException) -> None:
         self.last_failure = failure
-        if isinstance(failure, REFUSALS) and self.cluster.is_bootstrap(node.node_id):
-            # A wrong password stays wrong: kafka-python raises what it finds here at once, instead
+        if not self.cluster.is_bootstrap(node.node_id):
+            return
+        refused = refusal(failure, f"{node.host}:{node.port}", self._security)
+        if refused is None:
+            return
+        self._refused[node.node_id] = refused
+        if len(self._refused) == len(self.cluster.bootstrap_brokers()):
+            # What all refuse stays refused: kafka-python raises what it finds here at once, instead
             # of trying until time runs out.
-            self._auth_failures[node.node_id] = failure
+            self._auth_failures |= self._refused
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         try:
@@ -93,7 +126,6 @@ class Connections(KafkaConnectionManager):  # type: ignore[misc]
         try:
             await transport.handshake_until(timeout_at)
         except Exception as error:
-            self.last_failure = kafka_errors.KafkaConnectionError(f"TLS handshake failed: {error}")
             transport.abort(error)
-            raise self.last_failure from error
+            raise _TlsFailed(error) from error
         return transport

@@ -6,6 +6,7 @@ from typing import Any
 
 from twophase.errors import ProtocolViolation, StoreUnavailable, TwoPhaseError
 from twophase.kafka.answers import Retry, Table, meaning, name_of
+from twophase.kafka.rights import DENIED, GROUP, TOPIC, TRANSACTIONAL_ID, missing
 from twophase.kafka.wire import Wire
 
 # A commit that was just answered is being carried out for a few of these.
@@ -26,7 +27,8 @@ class Question:
     have acted on (`asked_before`: in an earlier call): a later refusal of it proves nothing.
     `once`: a repeat would not mean the same any more, so the asker has to look before it; every
     ask without a decision is `Unsettled`. `alone`: one without an answer is, because it could be
-    acted on long after a repeat of it.
+    acted on long after a repeat of it. `topics` and `group` are those that it is about, for a
+    missing right to be said by name.
     """
 
     kind: int
@@ -40,6 +42,20 @@ class Question:
     asked_before: bool = False
     once: bool = False
     alone: bool = False
+    topics: tuple[str, ...] = ()
+    group: str | None = None
+
+    @property
+    def what(self) -> str:
+        """The request's name, as Kafka has it."""
+        return type(self.request()).__name__.removesuffix("Request")
+
+    def names(self, code: int) -> tuple[str, ...]:
+        """Return the resources that a refusal for a missing right can be about."""
+        group = self.group or str(self.ids.get("group") or self.key)
+        found = {TOPIC: self.topics, GROUP: (group,)}
+        found[TRANSACTIONAL_ID] = (str(self.ids.get("transactional_id") or self.key),)
+        return found.get(DENIED[code], ())
 
 
 class Asking:
@@ -63,7 +79,7 @@ class Asking:
         retry = None
         for code, verdict in failed.items():
             if not isinstance(verdict, Retry):
-                raise self.refusal(verdict, f"the broker answers {name_of(code)}")
+                raise self.refusal(verdict, self._said(code))
             retry = verdict if retry is not Retry.AGAIN_ELSEWHERE else retry
         if failed:
             # Whatever asks to be asked again may have been acted on: a coordinator answers so when
@@ -75,11 +91,17 @@ class Asking:
                 raise Unsettled(self._last)
         return retry
 
+    def _said(self, code: int) -> str:
+        said = f"the broker answers {name_of(code)}"
+        if code not in DENIED:
+            return said
+        return f"{said}; {missing(self._question.what, code, self._question.names(code))}"
+
     def refusal(self, verdict: type[TwoPhaseError], said: str) -> TwoPhaseError:
         """Return the error to raise: where an earlier ask is in doubt, a refusal proves nothing."""
         question = self._question
         kind = question.in_doubt if self._doubt and question.in_doubt else verdict
-        what = type(question.request()).__name__.removesuffix("Request")
+        what = question.what
         advice = f"; {question.advice}" if question.advice else ""
         return kind(f"{what} for {question.key!r}: {said}{advice}", **question.ids)
 

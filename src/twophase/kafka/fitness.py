@@ -12,7 +12,9 @@ from typing import Any, Final
 from kafka.protocol.admin.configs import DescribeConfigsRequest
 
 from twophase.errors import ConfigurationError, StoreUnavailable
+from twophase.kafka.answers import name_of
 from twophase.kafka.identity import TransactionVersion
+from twophase.kafka.rights import DENIED
 from twophase.kafka.wire import Wire
 
 _log = logging.getLogger("twophase")
@@ -56,13 +58,30 @@ def topic_settings(wire: Wire, topic: str, keys: Sequence[str]) -> Settings | No
     return _settings(wire, None, _TOPIC, topic, keys)
 
 
+def sure_topic_settings(wire: Wire, topic: str, keys: Sequence[str]) -> Settings | None:
+    """Return settings of a topic, None only where this user may not read them.
+
+    Asked again while no broker can tell, within `kafka.max.block.ms`; then raised.
+    """
+    deadline_s = wire.clock.now_s() + wire.options.max_block_ms / 1000
+    while True:
+        answer = wire.ask_until_answered(lambda: _request(_TOPIC, topic, keys))
+        (row,) = answer.results
+        if row.error_code in DENIED:
+            return None
+        if not row.error_code:
+            return {setting.name: setting.value for setting in row.configs}
+        # A broker that has not heard of a new topic yet answers as if there were none.
+        if wire.broken or wire.clock.now_s() >= deadline_s:
+            raise StoreUnavailable(f"the settings of topic {topic!r}: {name_of(row.error_code)}")
+        wire.clock.sleep(wire.options.retry_backoff_ms / 1000)
+
+
 def _settings(
     wire: Wire, node: int | None, kind: int, name: str, keys: Sequence[str]
 ) -> Settings | None:
-    resource = DescribeConfigsRequest.DescribeConfigsResource
-    asked = resource(resource_type=kind, resource_name=name, configuration_keys=list(keys))
     try:
-        answer: Any = wire.ask(DescribeConfigsRequest(resources=[asked]), node)
+        answer: Any = wire.ask(_request(kind, name, keys), node)
     except StoreUnavailable:
         # A node that is down is no reason not to start: it is checked at the next start.
         return None
@@ -70,6 +89,12 @@ def _settings(
     if row.error_code:
         return None
     return {setting.name: setting.value for setting in row.configs}
+
+
+def _request(kind: int, name: str, keys: Sequence[str]) -> Any:
+    resource = DescribeConfigsRequest.DescribeConfigsResource
+    asked = resource(resource_type=kind, resource_name=name, configuration_keys=list(keys))
+    return DescribeConfigsRequest(resources=[asked])
 
 
 def _check_verification(node: int, settings: Settings) -> None:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 _FLAGS = frozenset({"required", "requisite", "sufficient", "optional"})
 _SYNTAX = re.compile(
     r"""
-      (?P<space>\s+|//[^\n]*|/\*.*?\*/)
+      (?P<space>\s+|//[^\r\n]*|/\*.*?\*/)
     | (?P<word>[\w$.\-]+)
     | (?P<sign>[=;])
-    | "(?P<double>(?:[^"\\\n]|\\[^\n])*)"
-    | '(?P<single>(?:[^'\\\n]|\\[^\n])*)'
+    | "(?P<double>(?:[^"\\\r\n]|\\[^\r\n])*)"
+    | '(?P<single>(?:[^'\\\r\n]|\\[^\r\n])*)'
     """,
     re.VERBOSE | re.DOTALL,
 )

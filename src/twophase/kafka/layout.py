@@ -58,12 +58,12 @@ def lay_out(
     rows: Rows, topics: Topics, times: Longs | None, plan: EncodePlan, spread: Spread
 ) -> Layout:
     """Partition, order and cut the rows; the same arguments give the same layout."""
-    limit = plan.block_bytes - HEADER_BYTES
+    limits = [_limit_of(plan, name) for name in topics.names]
     sizes, targets = _record_bytes(rows, times), np.empty(len(rows), np.int32)
     for first in range(0, len(rows), TILE_ROWS):
         here = slice(first, first + TILE_ROWS)
         targets[here] = _partitions(rows, here, topics.counts(here))
-    _place_keyless(targets, topics, sizes, limit, spread)
+    _place_keyless(targets, topics, sizes, limits, spread)
     bases = np.concatenate(([0], np.cumsum(topics.sizes)))
     if len(topics.names) > 1:
         targets += bases[topics.codes].astype(np.int32)
@@ -74,11 +74,17 @@ def lay_out(
         topic = int(np.searchsorted(bases, target, side="right")) - 1
         name, partition = topics.names[topic], int(target - bases[topic])
         stop = start + int(counts[target])
-        for begin, end in _spans(ends, start, stop, limit):
+        for begin, end in _spans(ends, start, stop, limits[topic]):
             before = int(ends[begin - 1]) if begin else 0
             cuts.append(Cut(name, partition, begin, end, int(ends[end - 1]) - before))
         start = stop
     return Layout(cuts, order)
+
+
+def _limit_of(plan: EncodePlan, topic: str) -> int:
+    """Return how many bytes the records of a block may take, unless it holds one only."""
+    most = plan.rule(topic).block_bytes
+    return (plan.block_bytes if most is None else min(plan.block_bytes, most)) - HEADER_BYTES
 
 
 def _record_bytes(rows: Rows, times: Longs | None) -> Ints:
@@ -119,7 +125,7 @@ def _partitions(rows: Rows, here: slice, counts: Longs | int) -> Any:
 
 
 def _place_keyless(
-    partitions: Partitions, topics: Topics, sizes: Ints, limit: int, spread: Spread
+    partitions: Partitions, topics: Topics, sizes: Ints, limits: list[int], spread: Spread
 ) -> None:
     """Give runs of rows without a key, each of about one block, to the partitions in turn."""
     keyless = partitions == _KEYLESS
@@ -128,7 +134,7 @@ def _place_keyless(
     for code, name in enumerate(topics.names):
         mine = keyless if len(topics.names) == 1 else keyless & (topics.codes == code)
         where = np.flatnonzero(mine)
-        runs = list(_spans(np.cumsum(sizes[where], dtype=np.int64), 0, len(where), limit))
+        runs = list(_spans(np.cumsum(sizes[where], dtype=np.int64), 0, len(where), limits[code]))
         turns = spread.take(name, len(runs)) % topics.sizes[code]
         partitions[where] = np.repeat(turns, [stop - start for start, stop in runs])
 

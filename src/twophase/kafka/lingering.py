@@ -8,7 +8,6 @@ of them has given out is the epoch of its ticket, which Kafka itself keeps.
 import logging
 import re
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from twophase.errors import (
@@ -18,6 +17,7 @@ from twophase.errors import (
     StoreUnavailable,
 )
 from twophase.kafka.admin import TransactionState, describe_transaction, list_transactions
+from twophase.kafka.asking import ask_each
 from twophase.kafka.identity import Identity
 from twophase.kafka.pool import end_exactly
 from twophase.kafka.wire import Wire
@@ -25,7 +25,6 @@ from twophase.kafka.wire import Wire
 _log = logging.getLogger("twophase")
 
 _DRIVER: Final = re.compile(r"(\d{10})/.+")
-_AT_ONCE: Final = 8
 _TICKETS_MAX: Final = 1_000
 
 
@@ -80,5 +79,4 @@ def end_all(wire: Wire, names: Iterable[str]) -> None:
     def end(name: str) -> None:
         end_exactly(wire, Identity(name, -1, -1, version))
 
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
-        list(threads.map(end, names))
+    ask_each(end, names)

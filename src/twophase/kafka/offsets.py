@@ -82,6 +82,8 @@ def write_offsets(
             table=answers.TXN_OFFSET_COMMIT,
             ids=identity.ids(),
             advice="the topics of the group's offsets must be on this cluster",
+            topics=tuple(by_topic),
+            group=group,
         ),
     )
 
@@ -105,6 +107,7 @@ def _add_group(wire: Wire, identity: Identity, group: str) -> None:
             codes=lambda answer: (answer.error_code,),
             table=answers.ADD_OFFSETS,
             ids=identity.ids(),
+            group=group,
         ),
     )
 
@@ -146,6 +149,7 @@ def read_offsets(
             ),
             table=answers.OFFSET_FETCH,
             ids={"group": group},
+            topics=tuple(by_topic),
         ),
     )
     return committed_in(answer)

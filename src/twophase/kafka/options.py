@@ -4,6 +4,7 @@
 and travels to Spark's executors; `connection_settings` makes what a connection needs, on the spot.
 """
 
+import functools
 import logging
 import socket
 from collections.abc import Mapping
@@ -83,6 +84,8 @@ class KafkaOptions:
                 "options accepted but without effect here: %s (see docs/options.md)",
                 ", ".join(ignored),
             )
+        for risk in security.risks():
+            _warn_once(risk)
         return cls(
             security=security,
             given=frozenset(texts) - {name.removeprefix(PREFIX) for name in ignored},
@@ -128,6 +131,12 @@ class KafkaOptions:
             if size_bytes >= 0:
                 options.append((socket.SOL_SOCKET, name, size_bytes))
         return options
+
+
+@functools.cache
+def _warn_once(risk: str) -> None:
+    """Warn once in this process: sinks and commands read their options more than once."""
+    _log.warning("%s", risk)
 
 
 def _sort(options: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:

@@ -1,14 +1,22 @@
 """What the encoder needs to know besides the rows."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from twophase.errors import ConfigurationError
 from twophase.kafka.compression import Codec, check_level
+from twophase.kafka.dead_letters import DeadLetters
 from twophase.kafka.options import KafkaOptions
+from twophase.kafka.topic_rules import NO_RULE, TopicRule, TopicRules
+from twophase.kafka.wire import Wire
 
 # Arrow's 32-bit offsets and Kafka's 32-bit lengths both end at 2 GB; half of it is never close.
 _MOST_BYTES = 2**30
+# Kafka's default of max.message.bytes, for a topic whose settings may not be read.
+_BLOCK_BYTES_USUAL: Final = 1_048_588
+# A broker reads no request above socket.request.max.bytes, 100 MB by default, and says nothing.
+_LETTER_BYTES_MAX: Final = 95_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +30,10 @@ class EncodePlan:
     Rows are worked on in windows that weigh at most `window_bytes`, where a row weighs its bytes
     and 48 more; blocks do not span windows. Besides the rows given and the blocks handed out,
     encoding takes at most twice the weight of a window, and 24 MB.
+
+    With `dead` a row that cannot be written becomes a row of the dead-letter topic, which is among
+    `partitions`; without, it is raised. `rules` are what topics demand by their own settings; they
+    are held against rows where `strict`.
     """
 
     partitions: Mapping[str, int]
@@ -31,6 +43,9 @@ class EncodePlan:
     block_bytes: int = 1_000_000
     record_limit_bytes: int = 1_048_576
     window_bytes: int = 32 * 2**20
+    dead: DeadLetters | None = None
+    rules: Mapping[str, TopicRule] = field(default_factory=dict)
+    strict: bool = False
 
     def __post_init__(self) -> None:
         check_level(self.codec, self.level)
@@ -43,9 +58,34 @@ class EncodePlan:
             if count < 1:
                 raise ConfigurationError(f"topic {topic!r} has {count} partitions; it needs one")
 
+    def rule(self, topic: str) -> TopicRule:
+        """Return what is demanded of the rows of a topic beside what Kafka demands of all."""
+        return self.rules.get(topic, NO_RULE) if self.strict else NO_RULE
 
-def plan_for(options: KafkaOptions, topic: str | None, partitions: Mapping[str, int]) -> EncodePlan:
-    """Return the plan that a sink's options ask for."""
+    def for_letters(self, dead: DeadLetters) -> "EncodePlan":
+        """Return the plan of the dead-letter topic: rows as large as it takes, and no larger."""
+        said = self.rules.get(dead.topic, NO_RULE).block_bytes or _BLOCK_BYTES_USUAL
+        limit = min(said, _LETTER_BYTES_MAX)
+        return replace(
+            self,
+            topic=dead.topic,
+            partitions={dead.topic: self.partitions[dead.topic]},
+            record_limit_bytes=_MOST_BYTES,
+            dead=None,
+            rules={dead.topic: TopicRule(block_bytes=limit)},
+            strict=True,
+        )
+
+
+def plan_for(
+    options: KafkaOptions,
+    topic: str | None,
+    partitions: Mapping[str, int],
+    *,
+    dead: DeadLetters | None = None,
+    connect: Callable[[], Wire] | None = None,
+) -> EncodePlan:
+    """Return the plan that a sink's options ask for; `dead` may have to ask the brokers."""
     return EncodePlan(
         partitions,
         topic=topic,
@@ -53,4 +93,7 @@ def plan_for(options: KafkaOptions, topic: str | None, partitions: Mapping[str, 
         level=options.compression_level,
         block_bytes=min(options.block_bytes, options.max_request_bytes),
         record_limit_bytes=options.max_request_bytes,
+        dead=dead,
+        rules={} if connect is None else TopicRules(connect),
+        strict=dead is not None and dead.strict,
     )

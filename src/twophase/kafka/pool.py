@@ -9,14 +9,13 @@ What was not drawn keeps its place in the queue, so that a ticket stands for the
 every hand that has one for it.
 """
 
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from twophase.errors import CommitOutcomeUnknown, EpochStale, InvalidState, StoreUnavailable
 from twophase.kafka.admin import describe_transaction
+from twophase.kafka.asking import ask_each
 from twophase.kafka.coordinator import Unsettled
 from twophase.kafka.identity import Identity, TransactionVersion
 from twophase.kafka.tickets import Hand
@@ -27,7 +26,6 @@ from twophase.kafka.wire import Wire
 _EPOCH_WORN: Final = 30_000
 # Kafka forgets an id after a week at rest (transactional.id.expiration.ms).
 _IDLE_MAX_S: Final = 12 * 3600.0
-_AT_ONCE: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,28 +63,26 @@ class Pool:
     _hand: Hand | None = None
     _following: dict[str, Identity] = field(default_factory=dict)
     _used_s: dict[str, float] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def note(self, following: Identity) -> None:
         """Take note of the identity that a commit has returned; commits run side by side."""
-        with self._lock:
-            self._following[following.transactional_id] = following
+        self._following[following.transactional_id] = following
 
     def open(self) -> Hand:
         """Return the hand of the next batch; what was drawn for the one before is over."""
         wire = self.wire()
         transactions, now_s = Transactions(wire), wire.clock.now_s()
         rest, drawn, ticket = self._next(transactions)
-        with ThreadPoolExecutor(_AT_ONCE) as threads:
-            fresh = list(threads.map(lambda name: self._renewed(wire, name, ticket), drawn))
+        fresh = ask_each(lambda name: self._renewed(wire, name, ticket), drawn)
         self._used_s |= {each.transactional_id: now_s for each in fresh if each is not None}
         queue = [each if self._is_kept(each, now_s) else None for each in rest]
         queue += [each for each in fresh if each is not None and each.epoch < _EPOCH_WORN]
         while queue and queue[-1] is None:
             queue.pop()
-        with self._lock:
-            self._following.clear()
+        self._following.clear()
         self._hand = Hand(ticket, tuple(queue[: self.limit]), self.limit)
+        kept = {each.transactional_id for each in self._hand.identities if each is not None}
+        self._used_s = {name: at_s for name, at_s in self._used_s.items() if name in kept}
         return self._hand
 
     def ids(self) -> tuple[str, ...]:

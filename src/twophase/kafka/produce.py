@@ -6,11 +6,12 @@ from typing import Any, Final
 
 from kafka.protocol.producer.produce import ProduceRequest
 
-from twophase.errors import ProtocolViolation, RowRejected, TwoPhaseError
+from twophase.errors import BlockRefused, ProtocolViolation, TwoPhaseError
 from twophase.kafka import answers
 from twophase.kafka.identity import Identity, Producer, TopicPartition, TransactionVersion
 from twophase.kafka.lane import Parcel
 from twophase.kafka.options import ALL_REPLICAS
+from twophase.kafka.rights import DENIED, TRANSACTIONAL_ID, missing
 
 _NO_TAGS: Final = b"\0"
 _NULL: Final = b"\0"
@@ -107,7 +108,11 @@ def rows_of(answer: Any) -> dict[TopicPartition, Any]:
 
 
 def refusal(
-    verdict: type[TwoPhaseError], partition: TopicPartition, parcel: Parcel, row: Any
+    verdict: type[TwoPhaseError],
+    partition: TopicPartition,
+    parcel: Parcel,
+    row: Any,
+    producer: Identity | Producer,
 ) -> TwoPhaseError:
     """Return the error for a block that the broker will not have."""
     said = f": {row.error_message}" if row.error_message else ""
@@ -115,9 +120,17 @@ def refusal(
         f"{partition}: the broker refuses a block of {parcel.block.count} rows and "
         f"{parcel.size_bytes} bytes with {answers.name_of(row.error_code)}{said}"
     )
-    if verdict is RowRejected:
+    if row.error_code in DENIED:
+        text += f"; {missing('Produce', row.error_code, [_resource(partition, row, producer)])}"
+    if verdict is BlockRefused:
         text += (
             "; where it is too large, raise the topic's max.message.bytes or lower "
             "kafka.batch.size and kafka.max.request.size"
         )
     return verdict(text)
+
+
+def _resource(partition: TopicPartition, row: Any, producer: Identity | Producer) -> str:
+    if DENIED[row.error_code] == TRANSACTIONAL_ID and isinstance(producer, Identity):
+        return producer.transactional_id
+    return partition.topic

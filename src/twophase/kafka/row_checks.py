@@ -1,14 +1,16 @@
-"""Rows that no retry can write, refused by name before anything is encoded."""
+"""Rows that no retry can write, found by name before anything is encoded."""
 
+from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from twophase.errors import RowRejected
 from twophase.kafka.blocks import HEADER_BYTES
-from twophase.kafka.columns import MISSING, Bools, Headers, Longs, Rows
+from twophase.kafka.columns import MISSING, Headers, Longs, Rows, as_bytes
+from twophase.kafka.faults import Fault, Reason
 from twophase.kafka.plan import EncodePlan
 from twophase.kafka.topics import topics_of
 from twophase.kafka.varint import size_of, sizes_of
@@ -20,53 +22,63 @@ _PREVIEW_BYTES: Final = 24
 
 def check_rows(rows: Rows, batch: pa.RecordBatch, first: int, plan: EncodePlan) -> None:
     """Raise RowRejected for the first row that is wrong in the first wrong column."""
+    for fault in row_faults(rows, batch, first, plan):
+        raise fault.rejected(first)
+
+
+def row_faults(rows: Rows, batch: pa.RecordBatch, first: int, plan: EncodePlan) -> Iterator[Fault]:
+    """Yield what is wrong with rows whose topics exist; a topic that does not is raised."""
+    topics = topics_of(batch, plan, first)
     if rows.partitions is not None:
-        _check_partitions(rows.partitions, first, topics_of(batch, plan, first).counts())
-    else:
-        topics_of(batch, plan, first)
+        yield from _partition_faults(rows.partitions, topics.counts())
     if rows.timestamps is not None:
-        _check_timestamps(rows.timestamps, first)
+        yield from _timestamp_faults(rows.timestamps)
     if rows.headers is not None:
-        _check_headers(rows.headers, first)
-    _check_sizes(rows, first, plan.record_limit_bytes)
+        yield from _header_faults(rows.headers)
+    yield from _size_faults(rows, plan.record_limit_bytes)
 
 
-def _check_partitions(partitions: Longs, first: int, counts: Longs | int) -> None:
-    row = _first(((partitions < 0) & (partitions != MISSING)) | (partitions >= counts))
-    if row is not None:
+def _partition_faults(partitions: Longs, counts: Longs | int) -> Iterator[Fault]:
+    wrong = ((partitions < 0) & (partitions != MISSING)) | (partitions >= counts)
+    if not wrong.any():
+        return
+
+    def tell(row: int) -> tuple[str, dict[str, int]]:
         count = counts if isinstance(counts, int) else int(counts[row])
-        raise RowRejected(
-            f"partition is {partitions[row]}; the topic has partitions 0 to {count - 1}",
-            row=first + row,
-            column="partition",
-        )
+        return f"partition is {partitions[row]}; the topic has partitions 0 to {count - 1}", {}
+
+    yield Fault(Reason.PARTITION, "partition", wrong, tell)
 
 
-def _check_timestamps(timestamps: Longs, first: int) -> None:
-    row = _first((timestamps < 0) & (timestamps != MISSING))
-    if row is not None:
-        raise RowRejected(
-            f"timestamp is {timestamps[row]} ms; allowed are 0 (1970-01-01) to {2**63 - 1}",
-            row=first + row,
-            column="timestamp",
-        )
+def _timestamp_faults(timestamps: Longs) -> Iterator[Fault]:
+    wrong = (timestamps < 0) & (timestamps != MISSING)
+    if not wrong.any():
+        return
+
+    def tell(row: int) -> tuple[str, dict[str, int]]:
+        found = timestamps[row]
+        return f"timestamp is {found} ms; allowed are 0 (1970-01-01) to {2**63 - 1}", {}
+
+    yield Fault(Reason.TIMESTAMP, "timestamp", wrong, tell)
 
 
-def _check_headers(headers: Headers, first: int) -> None:
+def _header_faults(headers: Headers) -> Iterator[Fault]:
     if not headers.keys.null_count:
         return
-    at = pc.index(headers.keys.is_null(), pa.scalar(value=True)).as_py()
     ends = np.cumsum(headers.counts)
-    row = int(np.searchsorted(ends, at, side="right"))
-    raise RowRejected(
-        f"header {at - int(ends[row] - headers.counts[row])} has no key;"
-        " a header's value may be null, its key may not",
-        row=first + row,
-        column="headers",
-    )
+    nulls = np.flatnonzero(pc.is_null(headers.keys).to_numpy(zero_copy_only=False))
+    rows = np.searchsorted(ends, nulls, side="right")
+    wrong = np.zeros(len(ends), np.bool_)
+    wrong[rows] = True
+
+    def tell(row: int) -> tuple[str, dict[str, int]]:
+        at = int(nulls[np.searchsorted(rows, row)]) - int(ends[row] - headers.counts[row])
+        return f"header {at} has no key; a header's value may be null, its key may not", {}
+
+    yield Fault(Reason.HEADER, "headers", wrong, tell)
 
 
-def _check_sizes(rows: Rows, first: int, limit: int) -> None:
+def _size_faults(rows: Rows, limit: int) -> Iterator[Fault]:
     """Measure a row as Java's client does, so that the same setting refuses the same rows."""
     most = HEADER_BYTES + _FIELDS_BYTES
     lengths = (
@@ -84,26 +96,23 @@ def _check_sizes(rows: Rows, first: int, limit: int) -> None:
         sizes += sizes_of(column) + np.maximum(column, 0)
     sizes += 1 if rows.key is None else 0
     sizes += 1 if rows.headers is None else sizes_of(rows.headers.counts) + rows.headers.sizes
-    row = _first(sizes > limit)
-    if row is not None:
-        raise RowRejected(
-            f"the record with key {_preview(rows.key, row)} takes {sizes[row]} bytes; the limit is"
-            f" {limit}: raise kafka.max.request.size, and the topic's max.message.bytes with it",
-            row=first + row,
-            column="value",
-            size=int(sizes[row]),
-            limit=limit,
-        )
+    wrong = sizes > limit
+    if wrong.any():
+        yield Fault(Reason.SIZE, "value", wrong, partial(_tell_size, rows, sizes, limit))
 
 
-def _first(wrong: Bools) -> int | None:
-    return int(np.argmax(wrong)) if wrong.any() else None
+def _tell_size(rows: Rows, sizes: Longs, limit: int, row: int) -> tuple[str, dict[str, int]]:
+    text = (
+        f"the record with key {preview(rows.key, row)} takes {sizes[row]} bytes; the limit is"
+        f" {limit}: raise kafka.max.request.size, and the topic's max.message.bytes with it"
+    )
+    return text, {"size": int(sizes[row]), "limit": limit}
 
 
-def _preview(key: pa.Array | None, row: int) -> str:
-    found = None if key is None else key[row].as_py()
-    if found is None:
+def preview(key: pa.Array | None, row: int) -> str:
+    """Return a row's key as an error may show it: short, and on one line."""
+    raw = None if key is None else as_bytes(key.slice(row, 1))[0].as_py()
+    if raw is None:
         return "null"
-    raw = found.encode() if isinstance(found, str) else found
     shown = repr(raw[:_PREVIEW_BYTES])
     return shown if len(raw) <= _PREVIEW_BYTES else f"{shown}… ({len(raw)} bytes)"

@@ -22,6 +22,7 @@ _MODULES: Mapping[str, str] = {
     "GSSAPI": "Krb5LoginModule",
     "AWS_MSK_IAM": "IAMLoginModule",
 }
+_SENT_IN_CLEAR: Mapping[str, str] = {"PLAIN": "password", "OAUTHBEARER": "token"}
 _BINARY_TYPES: Mapping[str, str] = {".jks": "JKS", ".p12": "PKCS12", ".pfx": "PKCS12"}
 
 
@@ -53,6 +54,22 @@ class Security:
     def authenticated(self) -> bool:
         """Whether connections use SASL."""
         return self.protocol.startswith("SASL")
+
+    def risks(self) -> list[str]:
+        """Return what is allowed and should be known: one sentence each."""
+        found = []
+        if self.mechanism is not None and self.mechanism in _SENT_IN_CLEAR and not self.encrypted:
+            found.append(
+                f"{PREFIX}sasl.mechanism={self.mechanism} without TLS: everybody on the way reads "
+                f"the {_SENT_IN_CLEAR[self.mechanism]}; write {PREFIX}security.protocol=SASL_SSL"
+            )
+        if self.encrypted and not self.check_hostname:
+            found.append(
+                f"{PREFIX}ssl.endpoint.identification.algorithm is empty: host names are not "
+                "checked, and whoever has a certificate of a trusted authority can pass for a "
+                "broker"
+            )
+        return found
 
 
 def check_security(

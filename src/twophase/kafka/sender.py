@@ -26,7 +26,7 @@ from twophase.kafka import answers
 from twophase.kafka.blocks import Block, stamp
 from twophase.kafka.identity import NOBODY, Identity, Producer, TopicPartition
 from twophase.kafka.lane import Acknowledged, Lane, Parcel
-from twophase.kafka.leaders import leaders_in, leaders_request
+from twophase.kafka.leaders import check_described, leaders_in, leaders_request
 from twophase.kafka.options import ALL_REPLICAS
 from twophase.kafka.produce import Sent, produce_request, refusal, rows_of
 from twophase.kafka.rota import Rota
@@ -35,6 +35,9 @@ from twophase.kafka.wire import Wire
 # A request carries blocks of many partitions, because a broker works off the requests of one
 # connection one after the other; this much keeps it busy without long waits behind it.
 _REQUEST_BYTES: Final = 4_000_000
+# What a caller with many small blocks should give at once: a request costs a broker much the same
+# whether it has blocks for one partition or for many.
+TOGETHER_BYTES: Final = 1_000_000
 _CHECK_EVERY_S: Final = 0.2
 _DOUBLINGS_MAX: Final = 16
 _NO_SEQUENCE: Final = -1
@@ -248,7 +251,8 @@ class Sender:
             return
         verdict = answers.meaning(answers.PRODUCE, row.error_code)
         if not isinstance(verdict, answers.Retry):
-            self._block_refused(lane, parcel, refusal(verdict, partition, parcel, row))
+            failure = refusal(verdict, partition, parcel, row, self._identity)
+            self._block_refused(lane, parcel, failure)
             return
         self._again(partition, parcel, elsewhere=verdict is answers.AGAIN_ELSEWHERE)
 
@@ -296,6 +300,7 @@ class Sender:
             def take() -> None:
                 self._looking_up = False
                 if answer is not None:
+                    check_described(answer)
                     self._leaders |= leaders_in(answer)
                 elif error is not None and not isinstance(error, StoreUnavailable):
                     raise error

@@ -14,6 +14,7 @@ from twophase.kafka.claims import last_of
 from twophase.kafka.fitness import RETENTION, broker_settings
 from twophase.kafka.groups import offsets_of_group
 from twophase.kafka.identity import TopicPartition
+from twophase.kafka.leaders import check_described, leaders_request
 from twophase.kafka.wire import GROUP, Wire
 
 READABLE, UNREADABLE, NONE = "readable", "unreadable", "none"
@@ -106,16 +107,23 @@ def _marker_in(wire: Wire, name: SinkName, topic: str | None, *, stable: bool) -
         for place, committed in group.items()
         if place.partition == 0
     }
-    place = _place_of(found, name, topic)
+    place = _place_of(wire, found, name, topic)
     return MarkerState(NONE, topic) if place is None else _marker_state(place.topic, found[place])
 
 
 def _place_of(
-    found: dict[TopicPartition, Marker | Unreadable], name: SinkName, topic: str | None
+    wire: Wire,
+    found: dict[TopicPartition, Marker | Unreadable],
+    name: SinkName,
+    topic: str | None,
 ) -> TopicPartition | None:
     if topic is not None:
         place = TopicPartition(topic, 0)
-        return place if place in found else None
+        if place in found:
+            return place
+        # A group's offsets in topics that may not be described are left out without a word.
+        check_described(wire.ask_until_answered(lambda: leaders_request([topic])))
+        return None
     places = [place for place, marker in found.items() if isinstance(marker, Marker)] or [*found]
     if len(places) > 1:
         topics = ", ".join(sorted(place.topic for place in places))

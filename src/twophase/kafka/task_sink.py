@@ -6,7 +6,6 @@ all in `ownership`.
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ import pyarrow as pa
 
 from twophase.commit.attempts import Attempt, Stale, Turn, name_of
 from twophase.errors import (
+    BlockRefused,
     CommitOutcomeUnknown,
     CommittableLost,
     ConfigurationError,
@@ -23,12 +23,14 @@ from twophase.errors import (
     TwoPhaseError,
 )
 from twophase.kafka.admin import describe_transaction
+from twophase.kafka.asking import ask_each
 from twophase.kafka.columns import check_schema
 from twophase.kafka.counts import ask_partition_counts
+from twophase.kafka.dead_letters import DeadLetters, is_unexplained
 from twophase.kafka.fate import Fate, fate_of
 from twophase.kafka.fitness import check_fit
 from twophase.kafka.identity import Identity
-from twophase.kafka.lingering import driver_base, end_all, guessed, listed
+from twophase.kafka.lingering import driver_base, end_all, epoch_in, guessed, listed
 from twophase.kafka.options import KafkaOptions
 from twophase.kafka.ownership import Ownership
 from twophase.kafka.pool import Pool
@@ -40,7 +42,6 @@ from twophase.kafka.wires import shared_wire
 from twophase.log.decision import Committable
 from twophase.two_phase import TwoPhaseCommitSink
 
-_AT_ONCE: Final = 8
 POOL_SIZE: Final = 1_000
 # The broker counts on in 16 bits, and a batch draws all its tickets from one id.
 _POOL_SIZE_MAX: Final = 10_000
@@ -49,7 +50,10 @@ _NOTED_EVERY_S: Final = 3600.0
 
 
 class KafkaTaskSink(TwoPhaseCommitSink[TaskWriter]):
-    """Rows to `topic`, or to that of their column; at most `pool_size` attempts in a batch."""
+    """Rows to `topic`, or to that of their column; at most `pool_size` attempts in a batch.
+
+    Those that cannot be written go to `dead_letter_topic`, or, without one, fail the batch.
+    """
 
     def __init__(
         self,
@@ -57,6 +61,7 @@ class KafkaTaskSink(TwoPhaseCommitSink[TaskWriter]):
         topic: str | None,
         marker_topic: str,
         pool_size: int = POOL_SIZE,
+        dead_letter_topic: str | None = None,
     ) -> None:
         if not isinstance(pool_size, int) or not 1 <= pool_size <= _POOL_SIZE_MAX:
             raise ConfigurationError(
@@ -65,14 +70,17 @@ class KafkaTaskSink(TwoPhaseCommitSink[TaskWriter]):
         self._options = options
         self._topic, self._marker_topic = topic, marker_topic
         self._pool_size = pool_size
+        self._dead_letter_topic = dead_letter_topic
+        self._strict = False
         self.time_limit_s = options.transaction_timeout_ms / 1000
         self._pool: Pool | None = None
-        self._swept: set[int] = set()
+        self._opened: set[str] = set()
+        self._swept: set[str] = set()
         self._owner, self._noted_s = "", 0.0
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the settings: the identities of a batch go to its tasks by their turn."""
-        return vars(self) | {"_pool": None, "_swept": set()}
+        return vars(self) | {"_pool": None, "_opened": set(), "_swept": set()}
 
     def __repr__(self) -> str:
         return f"<KafkaTaskSink to {self._topic or 'the topic column'}>"
@@ -80,7 +88,8 @@ class KafkaTaskSink(TwoPhaseCommitSink[TaskWriter]):
     def check(self, schema: pa.Schema) -> None:
         """Compare with a Kafka record's columns; look whether the topics are there."""
         check_schema(schema, topic_needed=self._topic is None)
-        ask_partition_counts(self._wire(), {self._topic or self._marker_topic, self._marker_topic})
+        topics = (self._topic, self._marker_topic, self._dead_letter_topic)
+        ask_partition_counts(self._wire(), [name for name in topics if name])
 
     def own(self, prefix: str, epoch: int, owner: str) -> None:
         """Refuse brokers that cannot keep the promise, and a sink id that is another query's."""
@@ -92,6 +101,7 @@ class KafkaTaskSink(TwoPhaseCommitSink[TaskWriter]):
         if self._owner and self._wire().clock.now_s() - self._noted_s >= _NOTED_EVERY_S:
             self._note(turn.prefix, turn.epoch, self._owner, again=True)
         base = driver_base(turn.prefix, turn.epoch)
+        self._opened.add(base)
         if self._pool is None or self._pool.base != base:
             self._pool = Pool(self._wire, base, self._pool_size)
         return self._pool.open()
@@ -100,7 +110,8 @@ class KafkaTaskSink(TwoPhaseCommitSink[TaskWriter]):
         """Draw an identity; the broker opens the transaction with the first rows."""
         wire = self._wire()
         identity = take_identity(wire, attempt.given)
-        return TaskWriter(wire, identity, self._topic, spread_from=attempt.attempt)
+        dead = self._dead_letters(attempt.prefix, attempt.batch)
+        return TaskWriter(wire, identity, self._topic, spread_from=attempt.attempt, dead=dead)
 
     def write(self, transaction: TaskWriter, rows: pa.RecordBatch) -> None:
         """Encode and send."""
@@ -137,13 +148,18 @@ class KafkaTaskSink(TwoPhaseCommitSink[TaskWriter]):
         if names is not None:
             end_all(wire, names)
             return
-        if self._pool is not None:
-            end_all(wire, self._pool.ids())
+        # Runs side by side share this object: the pool may be that of another one, at work.
+        pool = self._pool
+        own = None if pool is None else epoch_in(stale.prefix, f"{pool.base}1")
+        if pool is not None and own in stale.ended:
+            end_all(wire, pool.ids())
         for epoch in self._ownership(stale.prefix).epochs():
-            own = self._pool is not None and self._pool.base == driver_base(stale.prefix, epoch)
-            if epoch in stale.ended and epoch not in self._swept and not own:
+            base = driver_base(stale.prefix, epoch)
+            if epoch in stale.ended and epoch != own and base not in self._swept:
                 end_all(wire, guessed(wire, stale.prefix, epoch))
-                self._swept.add(epoch)
+                # A driver of this process may open more.
+                if base not in self._opened:
+                    self._swept.add(base)
 
     def confirm(self, committables: Sequence[Committable]) -> None:
         """See each of them open at its coordinator."""
@@ -154,8 +170,7 @@ class KafkaTaskSink(TwoPhaseCommitSink[TaskWriter]):
             seen = describe_transaction(wire, identity.transactional_id)
             return committable, fate_of(identity, seen)
 
-        with ThreadPoolExecutor(_AT_ONCE) as threads:
-            found = list(threads.map(look, committables))
+        found = ask_each(look, committables)
         gone = [identity_in(each) for each, fate in found if fate is not Fate.OPEN]
         if gone:
             raise InvalidState(
@@ -164,6 +179,24 @@ class KafkaTaskSink(TwoPhaseCommitSink[TaskWriter]):
                 "decided, the batch has to be run again",
                 **gone[0].ids(),
             )
+
+    def again(self, error: TwoPhaseError) -> bool:
+        """Look closer at rows after a broker has refused some, where they may be dead letters."""
+        if not isinstance(error, BlockRefused):
+            return False
+        if self._dead_letter_topic is None or is_unexplained(error):
+            return False
+        # Runs side by side share this object: one that began before another set it is to go again.
+        self._strict = True
+        return True
+
+    def _dead_letters(self, prefix: str, batch: int) -> DeadLetters | None:
+        if self._dead_letter_topic is None:
+            return None
+        name = name_of(prefix)
+        return DeadLetters(
+            self._dead_letter_topic, name.sink_id, batch, name.run_id, strict=self._strict
+        )
 
     @staticmethod
     def _judge(

@@ -217,6 +217,7 @@ class Transactions:
                 table=answers.ADD_PARTITIONS,
                 ids=identity.ids(),
                 alone=alone,
+                topics=tuple(by_topic),
             ),
         )
 

@@ -1,6 +1,6 @@
 """Rows regrouped into windows: as many as share their blocks, however the input is chunked."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -19,42 +19,47 @@ def tiles(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         yield first, batch.slice(first, TILE_ROWS)
 
 
-def windows(
-    batches: Iterable[tuple[pa.RecordBatch, list[int]]], limit: int
-) -> Iterator[pa.RecordBatch]:
-    """Regroup the rows into windows that weigh at most `limit`, or hold one row.
+class Windows:
+    """Rows on their way into windows that weigh at most `limit`, or hold one row.
 
-    Every batch comes with the weights of its tiles. Where a window ends depends on the rows alone,
-    so that chunks do not show in the blocks. A window within one batch is a slice of it, without a
-    copy.
+    Where a window ends depends on the rows alone, so that chunks do not show in the blocks. A
+    window within one batch is a slice of it, without a copy.
     """
-    waiting: list[pa.RecordBatch] = []
-    room = limit
-    for batch, weights in batches:
+
+    def __init__(self, limit: int) -> None:
+        self._limit = self._room = limit
+        self._waiting: list[pa.RecordBatch] = []
+
+    def add(self, batch: pa.RecordBatch, weights: list[int]) -> Iterator[pa.RecordBatch]:
+        """Take a batch with the weights of its tiles; yield the windows that it fills."""
         begin = 0
         for (first, tile), weight in zip(tiles(batch), weights, strict=True):
-            if weight <= room:
-                room -= weight
+            if weight <= self._room:
+                self._room -= weight
                 continue
             ends, start = np.cumsum(read_rows(tile).weights()), 0
             while start < len(tile):
                 before = int(ends[start - 1]) if start else 0
-                start = int(np.searchsorted(ends, before + room, side="right"))
+                start = int(np.searchsorted(ends, before + self._room, side="right"))
                 if start == len(tile):
-                    room -= int(ends[-1]) - before
+                    self._room -= int(ends[-1]) - before
                     continue
                 here = first + start
-                if here == begin and not waiting:
+                if here == begin and not self._waiting:
                     here, start = here + 1, start + 1
-                waiting.append(batch.slice(begin, here - begin))
-                yield _whole(waiting)
-                waiting, room, begin = [], limit, here
+                self._waiting.append(batch.slice(begin, here - begin))
+                self._room, begin = self._limit, here
+                yield self._taken()
         if begin < len(batch):
-            waiting.append(batch.slice(begin))
-    if waiting:
-        yield _whole(waiting)
+            self._waiting.append(batch.slice(begin))
 
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """Yield what fills no window, if anything is left."""
+        if self._waiting:
+            self._room = self._limit
+            yield self._taken()
 
-def _whole(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
-    parts = [part for part in parts if len(part)]
-    return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+    def _taken(self) -> pa.RecordBatch:
+        parts = [part for part in self._waiting if len(part)]
+        self._waiting = []
+        return parts[0] if len(parts) == 1 else pa.concat_batches(parts)

@@ -19,9 +19,11 @@ from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest
 
 from twophase.clock import Clock
 from twophase.errors import AccessDenied, ConfigurationError, StoreUnavailable, TwoPhaseError
+from twophase.kafka.closed_doors import hint
 from twophase.kafka.connections import REFUSALS, Connections
 from twophase.kafka.identity import TransactionVersion
 from twophase.kafka.options import KafkaOptions
+from twophase.kafka.rights import DENIED, missing
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
@@ -52,7 +54,7 @@ class Wire:
         # A large Produce holds the loop for more than kafka-python's 0.1 s on a busy machine;
         # its warning would blame user code that is not there.
         self._net = NetworkSelector(client_id=options.client_id, slow_task_threshold_secs=0)
-        self._manager = Connections(self._net, **settings)
+        self._manager = Connections(self._net, options.security, **settings)
         self._coordinators: dict[tuple[int, str], int] = {}
         self._closed = False
         self._net.start()
@@ -69,7 +71,9 @@ class Wire:
         try:
             self._manager.bootstrap(timeout_ms=limit_ms)
         except kafka_errors.KafkaTimeoutError as error:
-            why = self._manager.last_failure or "no reason was given"
+            if self._manager.refused is not None:
+                raise self._manager.refused from error
+            why = hint(self._manager.last_failure, self.options.security)
             raise StoreUnavailable(
                 f"{what} within {limit_ms} ms (kafka.max.block.ms); the last try: {why}"
             ) from error
@@ -201,6 +205,9 @@ class Wire:
                 self._coordinators[kind, key] = node
                 return node
             error = kafka_errors.for_code(code)
+            if code in DENIED:
+                said = missing("FindCoordinator", code, [key])
+                raise AccessDenied(f"the coordinator of {key!r} may not be found: {said}")
             if not getattr(error, "retriable", False) or self.clock.now_s() >= deadline:
                 raise _translated(error(), f"the coordinator of {key!r} cannot be found")
             self.clock.sleep(self.options.retry_backoff_ms / 1000)

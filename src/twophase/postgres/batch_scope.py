@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol
 import psycopg
 import pyarrow as pa
 
+from twophase.call_watch import CallWatch, Phase, Recovery
 from twophase.clock import Clock
 from twophase.commit.effects import Outcome
 from twophase.commit.recovery import Batch
@@ -52,6 +53,7 @@ class Staged:
     task: int
     attempt: int
     rows: int
+    bytes: int = 0
 
 
 class Tasks(Protocol):
@@ -81,9 +83,13 @@ class BatchScope:
         self._clock = clock or Clock()
         # Of the last claim, and of what was written since.
         self._epoch, self._last = 0, -1
+        self._watch = CallWatch()
 
-    def write(self, run_id: str, batch: Batch, tasks: Tasks) -> Ended:
+    def write(
+        self, run_id: str, batch: Batch, tasks: Tasks, watch: CallWatch | None = None
+    ) -> Ended:
         """Bring one batch into the table exactly once, or raise why a person has to look."""
+        self._watch = watch or CallWatch()
         try:
             return self._write(run_id, batch, tasks)
         except Fenced as error:
@@ -94,6 +100,7 @@ class BatchScope:
         follows = self._turns.begin(run_id, batch)
         with connected(self._url) as connection:
             if not follows and self._claimed(connection, batch):
+                self._watch.phase = Phase.ENCODE
                 tasks.execute()
                 self._turns.end()
                 return Ended(Outcome.SKIPPED, 0, 0.0, 0.0, ())
@@ -112,12 +119,16 @@ class BatchScope:
     def _brought(self, batch: Batch, tasks: Tasks, stage: Stage) -> Ended:
         """Let the tasks stage their rows, and move them; from the return on they are there."""
         began_s = self._clock.now_s()
+        self._watch.phase = Phase.SEND
         try:
             staged = tasks.run(stage)
         except Exception as error:
             self._raise_if_fenced(error)
             raise
         run_s = self._clock.now_s() - began_s
+        self._watch.phase = Phase.COMMIT
+        # The server ends it only where it is idle: it has no age at which it is too old.
+        self._watch.opens(None)
         try:
             with connected(self._url) as connection:
                 self._commit(connection, batch, stage, tasks.schema.names, staged)
@@ -125,12 +136,16 @@ class BatchScope:
         except StoreUnavailable as error:
             self._settle(batch, error)
             outcome = Outcome.COMMITTED_BEFORE
+            self._watch.recovered = Recovery.FOUND_COMMITTED
+        self._watch.closes()
         self._last = batch.number
         commit_s = self._clock.now_s() - began_s - run_s
-        return Ended(outcome, sum(each.rows for each in staged), run_s, commit_s, ())
+        rows, size = sum(each.rows for each in staged), sum(each.bytes for each in staged)
+        return Ended(outcome, rows, run_s, commit_s, (), size)
 
     def _claimed(self, connection: psycopg.Connection[Any], batch: Batch) -> bool:
         """Take the sink; return whether the batch is there already."""
+        self._watch.recovered = Recovery.STARTED
         self._markers.make(connection)
         with connection.transaction():
             _be_careful(connection)

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from twophase.commit.summary import Summary
+from twophase.kafka.columns import as_bytes
 from twophase.kafka.counts import NO_LOOK, look_at
+from twophase.kafka.dead_letters import DeadLetters, is_topic_name
 from twophase.kafka.identity import Identity, TopicPartition
 from twophase.kafka.plan import plan_for
 from twophase.kafka.records import encode
@@ -39,7 +41,8 @@ class DriverPath:
     """The blocks of one batch, in the driver's memory.
 
     `planned` is what batches before it have planned; a job has none. `look` is what `prepare` saw
-    of the blocks' topics.
+    of the blocks' topics. `dead` is what becomes of rows that cannot be written; it may change
+    between two `prepare`.
     """
 
     def __init__(
@@ -50,12 +53,14 @@ class DriverPath:
         *,
         spread_from: int = 0,
         planned: PlannedBounds | None = None,
+        dead: DeadLetters | None = None,
     ) -> None:
         self._frame = frame
         self._wire = wire
         self._topic = topic
         self._spread_from = spread_from
         self._planned = planned
+        self.dead = dead
         self._blocks: list[Block] | None = None
         self.look = NO_LOOK
 
@@ -66,7 +71,8 @@ class DriverPath:
         try:
             # The topic is looked at while Spark works.
             names = [self._topic] if self._topic is not None else []
-            looked = beside.submit(look_at, self._wire, names)
+            letters = [] if self.dead is None else [self.dead.topic]
+            looked = beside.submit(look_at, self._wire, names + letters)
             rows = self._rows()
             self.look = looked.result()
         finally:
@@ -75,8 +81,19 @@ class DriverPath:
         if rows is None:
             return None
         if self._topic is None:
-            self.look = look_at(self._wire, _topics(rows))
-        plan = plan_for(self._wire.options, self._topic, self.look.counts)
+            named = _topics(rows)
+            if self.dead is None:
+                self.look = look_at(self._wire, named)
+            else:
+                # What a row says is no reason to fail, not even to ask for what cannot be a topic.
+                self.look = look_at(self._wire, letters, maybe=filter(is_topic_name, named))
+        plan = plan_for(
+            self._wire.options,
+            self._topic,
+            self.look.counts,
+            dead=self.dead,
+            connect=lambda: self._wire,
+        )
         now_ms = int(time.time() * 1000)
         self._blocks = list(encode(rows, plan, now_ms=now_ms, spread_from=self._spread_from))
         return summarise(self._blocks)
@@ -131,4 +148,5 @@ def _tasks(frame: "DataFrame") -> int:
 
 
 def _topics(rows: pa.Table) -> list[str]:
-    return sorted(name for name in rows.column("topic").unique().to_pylist() if name is not None)
+    names = as_bytes(rows.column("topic").combine_chunks()).unique().to_pylist()
+    return sorted(name.decode("utf-8", "backslashreplace") for name in names if name is not None)

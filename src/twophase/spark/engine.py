@@ -4,9 +4,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from twophase.commit.summary import Summary
+from twophase.errors import BlockRefused
+from twophase.kafka.dead_letters import DeadLetters, stricter
 from twophase.kafka.identity import Identity
 from twophase.kafka.topic_ids import TopicIds
 from twophase.kafka.wire import Wire
+from twophase.sink import BlocksGone
 from twophase.spark.driver_path import DriverPath
 from twophase.spark.jobs import execute
 from twophase.spark.path import Path
@@ -35,14 +38,20 @@ class SparkEngine:
         batch: int = 0,
         planned: PlannedBounds | None = None,
         light: Callable[[], bool] = lambda: False,
+        dead: DeadLetters | None = None,
     ) -> None:
         self._frame = frame
-        self._driver = DriverPath(frame, wire, topic, spread_from=batch, planned=planned)
-        self._routed = RoutedPath(frame, wire, topic, light=light)
+        self._driver = DriverPath(frame, wire, topic, spread_from=batch, planned=planned, dead=dead)
+        self._routed = RoutedPath(frame, wire, topic, light=light, dead=dead)
         self._topics = TopicIds(wire)
         self._known: Mapping[str, Any] = {}
         self.path = path
         self.prepared = False
+
+    @property
+    def strict(self) -> bool:
+        """Whether rows are held against the settings of their topics: a broker refused some."""
+        return self._routed.dead is not None and self._routed.dead.strict
 
     @property
     def heavy(self) -> bool:
@@ -73,7 +82,12 @@ class SparkEngine:
         self._topics.remember({part.topic for part in summary.partitions}, self._known)
         # Whoever sends again asks again: the topic may have been made anew meanwhile.
         self._known = {}
-        return sender.send(identity, summary)
+        try:
+            return sender.send(identity, summary)
+        except BlockRefused as refused:
+            # Which row it was shows when they are encoded again; this transaction is ended first.
+            self._driver.dead = self._routed.dead = stricter(sender.dead, refused)
+            raise BlocksGone(str(refused)) from refused
 
     def confirm(self) -> None:
         """Raise if a topic was made anew since its blocks were sent: they went with the old one."""

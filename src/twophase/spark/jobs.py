@@ -44,7 +44,7 @@ def asked(act: Callable[[], Any], *, sending: bool = False) -> Any:
     except TwoPhaseError:
         raise
     except Exception as error:
-        found = _translated(error)
+        found = error_in(str(error))
         if found is None and sending:
             found = StoreUnavailable(f"the send job failed: {str(error)[:500]}")
         if found is None:
@@ -52,9 +52,9 @@ def asked(act: Callable[[], Any], *, sending: bool = False) -> Any:
         raise found from error
 
 
-def _translated(error: Exception) -> Exception | None:
+def error_in(text: str) -> Exception | None:
+    """Return the error of our own that a text tells of, if it does."""
     # Spark hands on only the text of what a task raised; that is why it begins with a code.
-    text = str(error)
     if _LOST_BLOCKS.search(text):
         return BlocksGone("Spark has lost blocks, or has two versions of them")
     found = _OURS.search(text)

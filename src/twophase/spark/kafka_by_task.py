@@ -88,10 +88,11 @@ def kafka_by_task(
     topic: str | None,
     marker_topic: str,
     pool_size: int,
+    dead_letter_topic: str | None,
     hooks: Iterable[Hook],
     **settings: object,
 ) -> KafkaByTask:
     """Return the sink; transactions get Kafka's longest default timeout unless the user says."""
     parsed = KafkaOptions.parse({_TIMEOUT: _TIMEOUT_MS, **options})
-    sink = KafkaTaskSink(parsed, topic, marker_topic, pool_size)
+    sink = KafkaTaskSink(parsed, topic, marker_topic, pool_size, dead_letter_topic)
     return KafkaByTask(sink, topic, hooks=hooks, **settings)

@@ -2,11 +2,11 @@
 
 import logging
 import threading
-import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from twophase.call_watch import CallWatch, Phase
 from twophase.commit.machine import Machine
 from twophase.commit.naming import PREFIX, SinkName
 from twophase.commit.recovery import Batch
@@ -14,12 +14,13 @@ from twophase.commit.refusals import RUN_OWNER, named
 from twophase.errors import ConfigurationError, RecoveryError
 from twophase.guarantee import Guarantee
 from twophase.kafka.counts import ask_partition_counts
+from twophase.kafka.dead_letters import DeadLetters, OnReject, checked_rejects
 from twophase.kafka.fitness import check_fit
 from twophase.kafka.options import KafkaOptions, acks_for
 from twophase.kafka.store import KafkaStore
 from twophase.kafka.task_sink import POOL_SIZE
 from twophase.kafka.wire import Wire
-from twophase.observe import BatchRecord, Hook, notify, plain_record, record_of
+from twophase.observe import BatchRecord, Hook, announce, notify, plain_record, record_of
 from twophase.sink import write_batch
 from twophase.spark.columns import sink_columns
 from twophase.spark.connect import checked_owner
@@ -73,6 +74,9 @@ class KafkaSink:
     of them count is in a decision log, in the checkpoint or under `decisions`. `pool_size` bounds
     the attempts of one batch. `on_lost` says what to do where Kafka has aborted what was decided,
     by its transaction timeout: "fail", or "record" what is missing and go on.
+
+    With `on_reject` "dead-letter" a row that no retry can write goes to `dead_letter_topic`, in the
+    same transaction and with the reason in its headers; with "fail" it fails the batch.
     """
 
     def __init__(
@@ -92,6 +96,8 @@ class KafkaSink:
         decisions: str | None = None,
         on_lost: str = OnLost.FAIL,
         pool_size: int = POOL_SIZE,
+        on_reject: str = OnReject.FAIL,
+        dead_letter_topic: str | None = None,
     ) -> None:
         self._guarantee = Guarantee.parse(guarantee)
         self._transactional = self._guarantee is Guarantee.EXACTLY_ONCE
@@ -109,6 +115,7 @@ class KafkaSink:
         self._owner = checked_owner(owner)
         self._source_group = self._checked_group(source_group)
         self._path = Path.parse(path)
+        self._dead_letter_topic = checked_rejects(on_reject, dead_letter_topic, topic)
         self._hooks = tuple(hooks)
         self._by_task: KafkaByTask | None = None
         if Scope.parse(scope) is Scope.BATCH:
@@ -120,6 +127,7 @@ class KafkaSink:
                 topic=topic,
                 marker_topic=self._marker_topic,
                 pool_size=pool_size,
+                dead_letter_topic=self._dead_letter_topic,
                 sink_id=sink_id,
                 checkpoint=checkpoint,
                 owner=owner,
@@ -133,6 +141,7 @@ class KafkaSink:
         """Set what belongs to this object in this process and goes nowhere else."""
         self._machine = Machine()
         self._size: Size | None = None
+        self._strict = False
         self._planned = PlannedBounds()
         self._store: KafkaStore | None = None
         self._wire: Wire | None = None
@@ -147,6 +156,7 @@ class KafkaSink:
         here = {
             "_machine",
             "_size",
+            "_strict",
             "_planned",
             "_store",
             "_wire",
@@ -198,6 +208,7 @@ class KafkaSink:
                 batch=batch_id,
                 planned=self._planned.begin(call.run_id, frame),
                 light=lambda: likely_light(self._size) and stream_may_guess(chosen),
+                dead=self._dead_letters(self._name, batch_id),
             )
             record = self._write(
                 self._machine,
@@ -211,7 +222,9 @@ class KafkaSink:
             store.follow_end()
             if engine.prepared:
                 heavy = engine.heavy or (self._size is not None and self._size.heavy)
-                self._size = Size(record.rows, record.bytes, call.rows_in, heavy)
+                rows = record.rows + record.rejected_rows
+                self._size = Size(rows, record.bytes, call.rows_in, heavy)
+                self._strict = engine.strict
 
     def write(self, frame: "DataFrame", *, run_id: str) -> BatchRecord:
         """Write a batch job's DataFrame in one transaction, once for each `run_id`.
@@ -231,7 +244,14 @@ class KafkaSink:
         batch = Batch(RUN_OWNER, 0, "", first_try=False)
         with self._open_wire() as wire:
             store = self._store_of(name, wire)
-            engine = JobEngine(chosen, wire, self._topic, path, light=lambda: job_may_guess(chosen))
+            engine = JobEngine(
+                chosen,
+                wire,
+                self._topic,
+                path,
+                light=lambda: job_may_guess(chosen),
+                dead=self._dead_letters(name, 0),
+            )
             return self._write(
                 Machine(), batch, call_id=uuid4().hex, name=name, store=store, engine=engine
             )
@@ -252,7 +272,11 @@ class KafkaSink:
         store: KafkaStore,
         engine: SparkEngine,
     ) -> BatchRecord:
-        watch = Watch(lambda: store.patience.warn_after_s, store.patience.warn)
+        patience = store.patience
+        watch = Watch(
+            lambda: patience.warn_after_s, patience.warn, lambda: patience.timeout_ms / 1000
+        )
+        announce(self._hooks, name, batch.number, watch)
         finished: Finished | None = None
         raised: BaseException | None = None
         try:
@@ -267,7 +291,15 @@ class KafkaSink:
         finally:
             watch.stop()
             path = engine.path if engine.prepared else ""
-            record = record_of(name, batch, watch, path=path, finished=finished, error=raised)
+            record = record_of(
+                name,
+                batch,
+                watch,
+                path=path,
+                finished=finished,
+                error=raised,
+                dead_letter_topic=self._dead_letter_topic,
+            )
             notify(self._hooks, record)
             _free(engine)
         return record
@@ -297,25 +329,36 @@ class KafkaSink:
         store.accompany(call.batch.number, self._source_group, call.progress)
 
     def _write_plainly(self, frame: "DataFrame", number: int, name: SinkName) -> BatchRecord:
-        began_s = time.monotonic()
+        watch = CallWatch()
+        watch.phase = Phase.SEND
+        announce(self._hooks, name, number, watch)
         written, raised = None, None
         try:
             with self._open_wire() as wire:
-                written = write_unrouted(frame, wire, self._topic, self._guarantee)
+                dead = self._dead_letters(name, number)
+                written = write_unrouted(frame, wire, self._topic, self._guarantee, dead)
+                self._strict = written.strict
         except BaseException as error:
             raised = error
             raise
         finally:
+            watch.stop()
             record = plain_record(
                 name,
                 number,
                 guarantee=self._guarantee,
                 written=written,
-                total_s=time.monotonic() - began_s,
+                total_s=watch.total_s,
                 error=raised,
             )
             notify(self._hooks, record)
         return record
+
+    def _dead_letters(self, name: SinkName, batch: int) -> DeadLetters | None:
+        if self._dead_letter_topic is None:
+            return None
+        ids = (name.sink_id, batch, name.run_id)
+        return DeadLetters(self._dead_letter_topic, *ids, strict=self._strict)
 
     def _connected(self) -> tuple[Wire, KafkaStore]:
         if self._wire is None or self._store is None or self._wire.broken:
@@ -333,8 +376,8 @@ class KafkaSink:
         wire = Wire(self._options)
         try:
             # A topic that is not there is said so now, before the id is taken for it.
-            topics = {name for name in (self._topic, self._marker_topic) if name}
-            ask_partition_counts(wire, topics)
+            topics = (self._topic, self._marker_topic, self._dead_letter_topic)
+            ask_partition_counts(wire, [name for name in topics if name])
         except BaseException:
             wire.close()
             raise

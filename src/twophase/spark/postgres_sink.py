@@ -22,7 +22,9 @@ from twophase.spark.workers import task_context
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_TELLS = pa.schema([("task", pa.int32()), ("attempt", pa.int64()), ("rows", pa.int64())])
+_TELLS = pa.schema(
+    [("task", pa.int32()), ("attempt", pa.int64()), ("rows", pa.int64()), ("bytes", pa.int64())]
+)
 
 
 class PostgresSink(ScopeSink):
@@ -104,7 +106,16 @@ class StageTask:
         """Copy, and yield what was copied; nothing where there are no rows."""
         context = task_context()
         attempt = context.taskAttemptId()
-        rows = self.stage.fill(attempt, batches)
+        size = 0
+
+        def weighed() -> Iterator[pa.RecordBatch]:
+            nonlocal size
+            for batch in batches:
+                size += batch.nbytes
+                yield batch
+
+        rows = self.stage.fill(attempt, weighed())
         if rows:
-            told = {"task": context.partitionId(), "attempt": attempt, "rows": rows}
+            task = context.partitionId()
+            told = {"task": task, "attempt": attempt, "rows": rows, "bytes": size}
             yield pa.RecordBatch.from_pylist([told], _TELLS)

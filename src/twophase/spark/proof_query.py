@@ -2,7 +2,8 @@
 
     python -m twophase.spark.proof_query '{"servers": ..., ...}'
 
-The one argument is a `QuerySettings` as JSON. The same query writes through this package's sink or
+The one argument is a `QuerySettings` as JSON; Kafka's options, which may hold secrets, come by the
+environment. The same query writes through this package's sink or
 through Spark's own. It runs until it is stopped, or ends by itself when the source is used up; it
 ends with the process that started it.
 """
@@ -12,15 +13,18 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import SparkSession
 
+from twophase.kafka.code_options import refuse_code
+from twophase.pipeline.source_options import SHARED
 from twophase.spark.kafka_sink import KafkaSink
 from twophase.spark.session import configure_spark
+from twophase.verify.driver import CONNECTION
 from twophase.verify.history import HistoryFile
 from twophase.verify.trial import SPARK
 
@@ -75,7 +79,7 @@ def start_query(settings: QuerySettings, history: HistoryFile) -> Any:
     spark.sparkContext.setLogLevel("ERROR")
     rows = (
         spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", settings.servers)
+        .options(**_connection(settings, SHARED))
         .option("subscribe", settings.source)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", settings.rows_per_batch)
@@ -92,18 +96,26 @@ def start_query(settings: QuerySettings, history: HistoryFile) -> Any:
 def _writer(rows: "DataFrame", settings: QuerySettings, history: HistoryFile) -> Any:
     if settings.sink == SPARK:
         writer = rows.writeStream.format("kafka").option("topic", settings.target)
-        return writer.option("kafka.bootstrap.servers", settings.servers)
+        return writer.options(**_connection(settings, SHARED))
     sink = KafkaSink(
         sink_id=settings.sink_id,
         topic=settings.target,
-        options={"kafka.bootstrap.servers": settings.servers},
+        options=_connection(settings),
         hooks=[history.batch_hook(settings.sink)],
         **settings.options,
     )
     return rows.writeStream.foreachBatch(sink)
 
 
-def _end_with(parent: int) -> None:
+def _connection(settings: QuerySettings, known: Collection[str] | None = None) -> dict[str, str]:
+    """Return Kafka's options, or those of them that are known to Java's clients as well."""
+    given = json.loads(os.environ.get(CONNECTION, "{}"))
+    refuse_code(given)
+    options = {**given, "kafka.bootstrap.servers": settings.servers}
+    return {name: text for name, text in options.items() if known is None or name in known}
+
+
+def end_with(parent: int) -> None:
     """End this process at once when the one that started it is gone."""
     while os.getppid() == parent:
         time.sleep(_ORPHAN_CHECK_S)
@@ -113,7 +125,7 @@ def _end_with(parent: int) -> None:
 def main(argument: str) -> None:
     """Run the query until it ends."""
     settings = QuerySettings(**json.loads(argument))
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
     with HistoryFile(Path(settings.history)) as history:
         start_query(settings, history).awaitTermination()
 

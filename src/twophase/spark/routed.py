@@ -42,7 +42,9 @@ SPARK_SCHEMA: Final = (
 _MANIFEST, _HEAVY = -1, -2
 _LABEL_FIELDS: Final = tuple(field.name for field in fields(Label))
 _BUNDLE_BYTES: Final = 1_000_000
-ORDER: Final = ("routed", "topic", "partition", "task", "sequence")
+# Each partition's blocks in their order, and side by side with those of the other partitions: so
+# one request carries blocks for many of them.
+ORDER: Final = ("routed", "task", "sequence", "topic", "partition")
 
 
 class Bundle:

@@ -1,7 +1,7 @@
 """A batch over the executors: encode, route, materialise, check, send."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -9,15 +9,16 @@ import pyarrow as pa
 
 from twophase.commit.manifest import Fault, check
 from twophase.commit.summary import PartitionSummary, Summary
-from twophase.errors import ConfigurationError
+from twophase.errors import ConfigurationError, StoreUnavailable
 from twophase.kafka.counts import NO_LOOK, look_at
+from twophase.kafka.dead_letters import DeadLetters
 from twophase.kafka.identity import Identity, TopicPartition
 from twophase.kafka.transactions import Transactions
 from twophase.kafka.wire import Wire
 from twophase.sink import BlocksGone
 from twophase.spark.arrow_bound import UNWEIGHED, arrow_bound
 from twophase.spark.connect import over_connect, slots
-from twophase.spark.jobs import asked
+from twophase.spark.jobs import asked, error_in
 from twophase.spark.light import light_rows
 from twophase.spark.placing import placed
 from twophase.spark.routed import ORDER, SPARK_SCHEMA, has_heavy, parts_of
@@ -38,7 +39,8 @@ class RoutedPath:
     """The blocks of one batch, materialised on the executors' disks.
 
     Where `light` says so its rows are taken to be light (light.py); `heavy` says that they were
-    not. `look` is what `prepare` saw of a topic that all rows go to.
+    not. `look` is what `prepare` saw of a topic that all rows go to, and of the dead-letter topic.
+    `dead` is what becomes of rows that cannot be written; it may change between two `prepare`.
     """
 
     def __init__(
@@ -48,9 +50,11 @@ class RoutedPath:
         topic: str | None,
         *,
         light: Callable[[], bool] = lambda: False,
+        dead: DeadLetters | None = None,
     ) -> None:
         self._frame = frame
         self._light = light
+        self.dead = dead
         self.heavy = False
         self._wire = wire
         self._topic = topic
@@ -61,11 +65,14 @@ class RoutedPath:
         """Compute the blocks, materialise them and check that they are one version, whole."""
         self.free()
         # Asked for anew for each batch: a topic may gain partitions.
-        self.look = look_at(self._wire, () if self._topic is None else (self._topic,))
+        topics = [] if self._topic is None else [self._topic]
+        letters = [] if self.dead is None else [self.dead.topic]
+        self.look = look_at(self._wire, topics + letters)
         counts = dict(self.look.counts)
-        routed = self._routed(counts)
+        routed = self._routed(sum(counts[topic] for topic in topics))
         now_ms = int(time.time() * 1000)
-        task = partial(EncodeTask, self._wire.options, self._topic, counts, routed, now_ms)
+        settings = (self._wire.options, self._topic, counts, routed, now_ms)
+        task = partial(EncodeTask, *settings, dead=self.dead)
         labels = self._encoded_light(task, routed) if not self.heavy and self._light() else None
         if labels is None:
             labels = self._encoded(self._frame, task(), routed, _ROWS_BYTES)
@@ -108,8 +115,11 @@ class RoutedPath:
         task = SendTask(self._wire.options, identity)
         frame = self._materialised.mapInArrow(task, SENT_SCHEMA, barrier=self._speculates())
         with arrow_bound(frame.sparkSession, _BLOCKS_BYTES):
-            rows = asked(frame.collect, sending=True)
-        return Summary(tuple(sorted(PartitionSummary(**row.asDict()) for row in rows)))
+            rows = [row.asDict() for row in asked(frame.collect, sending=True)]
+        for error in (row.pop("error") for row in rows):
+            if error is not None:
+                raise error_in(error) or StoreUnavailable(error)
+        return Summary(tuple(sorted(PartitionSummary(**row) for row in rows)))
 
     def free(self) -> None:
         """Drop the materialised blocks from the executors' disks; over Connect, forget them.
@@ -130,9 +140,8 @@ class RoutedPath:
             raise BlocksGone("the blocks were not materialised, or are freed")
         return self._blocks
 
-    def _routed(self, counts: Mapping[str, int]) -> int:
+    def _routed(self, partitions: int) -> int:
         """Return how many senders work side by side: no more than there is room or work for."""
-        partitions = sum(counts.values())
         if partitions == 1:
             return 1
         room = slots(self._frame.sparkSession)

@@ -1,6 +1,5 @@
 """What sinks with a scope of their own share: turns, records, and a batch job beside a query."""
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -8,11 +7,12 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from twophase.call_watch import CallWatch
 from twophase.commit.naming import SinkName
 from twophase.commit.recovery import Batch
 from twophase.commit.refusals import RUN_OWNER
 from twophase.commit.turns import Ended
-from twophase.observe import BatchRecord, Hook, notify, scope_record
+from twophase.observe import BatchRecord, Hook, announce, notify, scope_record
 from twophase.spark.connect import checked_owner
 from twophase.spark.jobs import check_is_job, execute
 from twophase.spark.light import job_may_guess, stream_may_guess
@@ -29,7 +29,7 @@ _LARGE_TYPES: Final = "spark.sql.execution.arrow.useLargeVarTypes"
 class Scope(Protocol):
     """One sink in one driver process."""
 
-    def write(self, run_id: str, batch: Batch, tasks: Any) -> Ended:
+    def write(self, run_id: str, batch: Batch, tasks: Any, watch: CallWatch) -> Ended:
         """Bring one batch into the store exactly once, or raise why a person has to look."""
 
 
@@ -128,22 +128,19 @@ class ScopeSink(ABC):
     def _write(
         self, scope: Scope, call_id: str, batch: Batch, name: SinkName, tasks: Any
     ) -> BatchRecord:
-        began_s = time.monotonic()
+        watch = CallWatch()
+        announce(self._hooks, name, batch.number, watch)
         ended: Ended | None = None
         raised: BaseException | None = None
         try:
-            ended = scope.write(call_id, batch, tasks)
+            ended = scope.write(call_id, batch, tasks, watch)
         except BaseException as error:
             raised = error
             raise
         finally:
+            watch.stop()
             record = scope_record(
-                name,
-                batch,
-                path=self._path,
-                ended=ended,
-                total_s=time.monotonic() - began_s,
-                error=raised,
+                name, batch, path=self._path, ended=ended, watch=watch, error=raised
             )
             notify(self._hooks, record)
         return record

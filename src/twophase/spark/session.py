@@ -24,6 +24,14 @@ _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 # acknowledgement, some 40 ms on Linux.
 _UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 
+_REDACTION = "spark.redaction.regex"
+# Spark's own default, and what it does not know: Kafka's login modules and inline private keys,
+# which its own Kafka writer would show in the event log.
+_SECRETS = (
+    r"(?i)secret|password|token|access[._-]?key|api[._-]?key"
+    r"|sasl[.]jaas|keystore[.]key|private.key"
+)
+
 
 def configure_spark(
     builder: "SparkSession.Builder", *, extra_jars: Iterable[str | Path] = ()
@@ -35,6 +43,9 @@ def configure_spark(
 
     With a local master, Python workers are spoken to over Unix sockets, unless the user chose. On a
     cluster that is the user's to set, since the path of a temporary folder may be too long there.
+
+    Spark hides Kafka's login modules and inline keys in plans and logs, unless the user chose what
+    it hides (`spark.redaction.regex`).
     """
     options: dict[str, object] = getattr(builder, "_options", {})
     named = [jar for jar in str(options.get(_JARS) or "").split(",") if jar]
@@ -47,4 +58,6 @@ def configure_spark(
     chose = _UNIX_SOCKETS in options or "java.io.tmpdir" in str(options.get(_JAVA_OPTIONS, ""))
     if _IN_THIS_JVM.match(str(options.get(_MASTER, ""))) and not chose:
         builder = builder.config(_UNIX_SOCKETS, "true")
+    if _REDACTION not in options:
+        builder = builder.config(_REDACTION, _SECRETS)
     return builder.config(_INTERPRETER, str(chosen))

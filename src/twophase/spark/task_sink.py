@@ -11,7 +11,7 @@ from twophase.attempt import run_attempt
 from twophase.commit.attempts import Turn, prefix_of
 from twophase.commit.naming import SinkName
 from twophase.commit.recovery import Batch
-from twophase.errors import ConfigurationError
+from twophase.errors import ConfigurationError, ProtocolViolation, TwoPhaseError
 from twophase.log.decision import Prepared
 from twophase.log.decisions import DecisionLog
 from twophase.observe import TASK, Hook
@@ -26,12 +26,14 @@ from twophase.two_phase import TwoPhaseCommitSink
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_RUNS_MAX = 3
 _TELLS = pa.schema(
     [
         ("task", pa.int32()),
         ("name", pa.string()),
         ("rows", pa.int64()),
         ("committable", pa.string()),
+        ("bytes", pa.int64()),
     ]
 )
 
@@ -115,13 +117,20 @@ class _SparkTasks:
 
     def run(self, turn: Turn) -> list[Prepared]:
         """Run all; Spark hands back the result of one attempt for each task, the winner's."""
-        task = WriteTask(self.sink, turn)
 
         def between() -> None:
             self.sink.recover(turn.stale)
 
-        rows = self.rows.run(self.frame, task, _TELLS, between=between)
-        return [_prepared(row) for row in rows]
+        for runs_left in reversed(range(_RUNS_MAX)):
+            task = WriteTask(self.sink, turn)
+            try:
+                rows = self.rows.run(self.frame, task, _TELLS, between=between)
+                return [_prepared(row) for row in rows]
+            except TwoPhaseError as error:
+                if not self.sink.again(error) or not runs_left:
+                    raise
+                between()
+        raise ProtocolViolation("no run of the tasks was begun")
 
     def execute(self) -> None:
         """Execute the plan and write nothing: state stores advance only by that."""
@@ -146,4 +155,4 @@ class WriteTask:
 
 
 def _prepared(row: Mapping[str, Any]) -> Prepared:
-    return Prepared(row["task"], row["name"], row["rows"], json.loads(row["committable"]))
+    return Prepared(**{**row, "committable": json.loads(row["committable"])})

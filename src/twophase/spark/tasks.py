@@ -3,33 +3,39 @@
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 
 from twophase.commit.manifest import Label, manifest_of
 from twophase.commit.summary import PartitionSummary
-from twophase.errors import StoreUnavailable
+from twophase.errors import StoreUnavailable, TwoPhaseError
+from twophase.kafka.blocks import together
 from twophase.kafka.counts import PartitionCounts
+from twophase.kafka.dead_letters import DeadLetters
 from twophase.kafka.identity import Identity
 from twophase.kafka.options import KafkaOptions
 from twophase.kafka.plan import EncodePlan, plan_for
 from twophase.kafka.records import encode_stream
-from twophase.kafka.sender import Sender
+from twophase.kafka.sender import TOGETHER_BYTES, Sender
 from twophase.kafka.summaries import Tally, checksum_of, confirmed
+from twophase.kafka.wire import Wire
 from twophase.spark.light import HeavyRows, unflagged
 from twophase.spark.routed import Bundle, blocks_of, heavy_mark, manifest_rows
 from twophase.spark.workers import connection, task_context
 
-SENT_SCHEMA = "topic string, partition int, blocks int, rows long, bytes long, digest string"
+SENT_SCHEMA = (
+    "topic string, partition int, blocks int, rows long, bytes long, digest string, error string"
+)
 
 
 @dataclass(frozen=True)
 class EncodeTask:
     """Rows of one task to blocks, each on its way to one routed partition.
 
-    `counts` are the partitions of `topic`. Where topics come from a column there are none, and each
-    task asks for the topics that it meets: to ask for them all before would execute the plan twice.
+    `counts` are the partitions of `topic` and of the dead-letter topic. Where topics come from a
+    column, each task asks for those that it meets: to ask for them all before would execute the
+    plan twice.
     """
 
     options: KafkaOptions
@@ -38,6 +44,7 @@ class EncodeTask:
     routed: int
     now_ms: int
     light: bool = False
+    dead: DeadLetters | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield every block, then the manifest for every routed partition, also for idle ones.
@@ -79,9 +86,14 @@ class EncodeTask:
         )
 
     def _plan(self) -> EncodePlan:
-        if self.topic is not None:
-            return plan_for(self.options, self.topic, self.counts)
-        return plan_for(self.options, None, PartitionCounts(lambda: connection(self.options).wire))
+        counts = self.counts
+        if self.topic is None:
+            optional = self.dead is not None
+            counts = PartitionCounts(self._wire, optional=optional, known=self.counts)
+        return plan_for(self.options, self.topic, counts, dead=self.dead, connect=self._wire)
+
+    def _wire(self) -> Wire:
+        return connection(self.options).wire
 
 
 @dataclass(frozen=True)
@@ -92,7 +104,11 @@ class SendTask:
     identity: Identity
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Send all, and yield what was acknowledged; a second attempt sends nothing."""
+        """Send all, and yield what was acknowledged; a second attempt sends nothing.
+
+        An error is yielded too: raised, Spark would start the task again a few times, and tell the
+        driver only what the last of these attempts has raised, which is below.
+        """
         attempt = task_context().attemptNumber()
         if attempt > 0:
             # The first attempt may still be sending. Two live senders of one partition under one
@@ -100,16 +116,25 @@ class SendTask:
             raise StoreUnavailable(
                 f"this is attempt {attempt} of a send task; only the driver sends a batch again"
             )
-        sender = Sender(connection(self.options).wire, self.identity)
+        sender: Sender | None = None
         tally = Tally()
         try:
-            for block in blocks_of(batches):
-                tally.add(block)
-                sender.send(block)
+            sender = Sender(connection(self.options).wire, self.identity)
+            for blocks in together(blocks_of(batches), TOGETHER_BYTES):
+                for block in blocks:
+                    tally.add(block)
+                sender.send(*blocks)
             sent = confirmed(tally.summary(), sender.flush())
+            rows = _sent_rows(sent.partitions)
+        except TwoPhaseError as error:
+            rows = _sent_rows((), error=str(error))
         finally:
-            sender.close()
-        yield _sent_rows(sent.partitions)
+            if sender is not None:
+                sender.close()
+        # After an error too: Spark may still be writing them, and repeats a task whose pipe breaks.
+        for _ in batches:
+            pass
+        yield rows
 
 
 def route(topic: str, partition: int, routed: int) -> int:
@@ -117,7 +142,7 @@ def route(topic: str, partition: int, routed: int) -> int:
     return (zlib.crc32(topic.encode()) + partition) % routed
 
 
-def _sent_rows(partitions: Iterable[PartitionSummary]) -> pa.RecordBatch:
+def _sent_rows(partitions: Iterable[PartitionSummary], error: str | None = None) -> pa.RecordBatch:
     schema = pa.schema(
         [
             ("topic", pa.string()),
@@ -126,7 +151,8 @@ def _sent_rows(partitions: Iterable[PartitionSummary]) -> pa.RecordBatch:
             ("rows", pa.int64()),
             ("bytes", pa.int64()),
             ("digest", pa.string()),
+            ("error", pa.string()),
         ]
     )
-    rows = [{name: getattr(part, name) for name in schema.names} for part in partitions]
+    rows = [asdict(part) for part in partitions] if error is None else [{"error": error}]
     return pa.RecordBatch.from_pylist(rows, schema=schema)

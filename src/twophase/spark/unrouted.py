@@ -8,15 +8,16 @@ executed once, by one action: state stores advance as they do in any sink.
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from twophase.errors import AccessDenied, ProtocolViolation, StoreUnavailable
+from twophase.errors import AccessDenied, BlockRefused, ProtocolViolation, StoreUnavailable
 from twophase.guarantee import Guarantee
 from twophase.kafka.counts import PartitionCounts, ask_partition_counts
+from twophase.kafka.dead_letters import DeadLetters, stricter
 from twophase.kafka.identity import Producer
 from twophase.kafka.options import KafkaOptions, acks_for
 from twophase.kafka.outlets import Delivery, LossyOutlet, Outlet, SureOutlet
@@ -52,16 +53,23 @@ class Written:
 
     partitions: tuple[Delivery, ...]
     error: str | None = None
+    dead_letter_topic: str | None = None
+    strict: bool = False
 
     @property
     def rows(self) -> int:
-        """Rows that were acknowledged."""
-        return sum(part.rows for part in self.partitions)
+        """Rows that were acknowledged, dead letters left out."""
+        return sum(part.rows for part in self.partitions if part.topic != self.dead_letter_topic)
 
     @property
     def bytes(self) -> int:
-        """Bytes that were acknowledged."""
-        return sum(part.bytes for part in self.partitions)
+        """Bytes that were acknowledged, dead letters left out."""
+        return sum(part.bytes for part in self.partitions if part.topic != self.dead_letter_topic)
+
+    @property
+    def rejected_rows(self) -> int:
+        """Rows that are dead letters."""
+        return sum(part.rows for part in self.partitions if part.topic == self.dead_letter_topic)
 
     @property
     def failed_rows(self) -> int:
@@ -70,24 +78,46 @@ class Written:
 
 
 def write_unrouted(
-    frame: "DataFrame", wire: Wire, topic: str | None, guarantee: Guarantee
+    frame: "DataFrame",
+    wire: Wire,
+    topic: str | None,
+    guarantee: Guarantee,
+    dead: DeadLetters | None = None,
 ) -> Written:
     """Execute the plan once and send its rows from its own tasks.
 
     Under at-least-once every row is acknowledged by all replicas when this returns; otherwise it
     raises. Under none it returns what was written, and raises only for a mistake in the query.
+
+    Where rows may become dead letters and a broker refuses some under at-least-once, the plan is
+    executed once more: what the tasks had sent by then is there twice.
     """
     acks_for(guarantee, wire.options)
     # Asked for anew for each batch: a topic may gain partitions.
-    counts = {} if topic is None else dict(ask_partition_counts(wire, [topic]))
-    task = UnroutedTask(wire.options, topic, counts, guarantee, int(time.time() * 1000))
-    written = _added_up(asked(lambda: frame.mapInArrow(task, _SCHEMA).toArrow()))
+    topics = [] if topic is None else [topic]
+    letters = [] if dead is None else [dead.topic]
+    counts = dict(ask_partition_counts(wire, topics + letters))
+    task = UnroutedTask(wire.options, topic, counts, guarantee, int(time.time() * 1000), dead)
+    while True:
+        try:
+            written = _written(frame, task)
+            break
+        except BlockRefused as refused:
+            # Raises it, at the second time at the latest.
+            task = replace(task, dead=stricter(task.dead, refused))
     if written.failed_rows:
         _log.warning(
             "%d of %d rows were not written (guarantee none); the first reason: %s",
             *(written.failed_rows, written.failed_rows + written.rows, written.error),
         )
     return written
+
+
+def _written(frame: "DataFrame", task: "UnroutedTask") -> Written:
+    found = _added_up(asked(lambda: frame.mapInArrow(task, _SCHEMA).toArrow()))
+    if task.dead is None:
+        return found
+    return replace(found, dead_letter_topic=task.dead.topic, strict=task.dead.strict)
 
 
 @dataclass(frozen=True)
@@ -99,6 +129,7 @@ class UnroutedTask:
     counts: Mapping[str, int]
     guarantee: Guarantee
     now_ms: int
+    dead: DeadLetters | None = None
 
     def __post_init__(self) -> None:
         if self.guarantee is Guarantee.EXACTLY_ONCE:
@@ -121,8 +152,11 @@ class UnroutedTask:
 
     def _send(self, rows: "_Counted", outlet: Outlet) -> int:
         """Encode and send, and return how many rows became blocks: all, unless one had no place."""
-        counts = self.counts if self.topic is not None else PartitionCounts(self._wire)
-        plan = plan_for(self.options, self.topic, counts)
+        counts = self.counts
+        if self.topic is None:
+            optional = self.dead is not None
+            counts = PartitionCounts(self._wire, optional=optional, known=self.counts)
+        plan = plan_for(self.options, self.topic, counts, dead=self.dead, connect=self._wire)
         # Attempts are numbered through the whole application: so small batches without keys do not
         # all begin with the same partition.
         begin = task_context().taskAttemptId()

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from twophase.embedded.process import ProcessIdentity
 
 PROGRAM: Final = ("-m", "twophase.spark.proof_query")
+# By the environment, which no other user of the machine can read: a command line they can.
+CONNECTION: Final = "TWOPHASE_PROOF_CONNECTION"
 _LOG_TAIL_CHARS: Final = 3_000
 
 
@@ -25,6 +27,7 @@ class Driver:
 
     `program` is what Python runs with the settings as JSON: the query itself, or a test's own
     program around it. A process has a session of its own, so that a kill takes its JVM along.
+    `connection` are Kafka's options for source and sink, which may hold secrets.
     """
 
     def __init__(
@@ -35,9 +38,11 @@ class Driver:
         *,
         program: tuple[str, ...] = PROGRAM,
         name: str = "driver",
+        connection: Mapping[str, str] | None = None,
     ) -> None:
         self._settings, self._history, self._log = dict(settings), history, log
         self._program, self._name = program, name
+        self._environment = os.environ | {CONNECTION: json.dumps(dict(connection or {}))}
         self._process: subprocess.Popen[bytes] | None = None
         self._left_behind: list[ProcessIdentity] = []
         self.kills = 0
@@ -71,6 +76,7 @@ class Driver:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                env=self._environment,
                 start_new_session=True,
             )
         pid = self._process.pid

@@ -36,3 +36,8 @@ def _command(pid: int) -> list[bytes]:
         return (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
     except OSError:
         return []
+
+
+def can_look() -> bool:
+    """Whether this system shows its processes."""
+    return (_PROC / "self" / "stat").exists()

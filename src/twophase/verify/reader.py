@@ -6,7 +6,7 @@ broker lets such readers come to (looks.py).
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
@@ -215,7 +215,9 @@ class RunningReader:
                 self._record(RowsSeen(sink=self._sink, rows=self._collector.rows, reached=reached))
 
 
-def read_all(options: KafkaOptions, topic: str, timeout_s: float = 300.0) -> Iterator[ReadRow]:
+def read_all(
+    options: KafkaOptions, topic: str, timeout_s: float = 300.0
+) -> Generator[ReadRow, None, None]:
     """Yield every row that a read_committed reader sees now; raise where that takes too long."""
     with _consumer(options) as consumer:
         places = _assign(consumer, topic)

@@ -2,16 +2,12 @@
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final, Self
 from uuid import uuid4
 
-from kafka.admin import KafkaAdminClient, NewTopic
-
-from twophase.errors import StoreUnavailable
-from twophase.kafka.leaders import leaders_in, leaders_request
 from twophase.kafka.options import KafkaOptions
 from twophase.kafka.wire import Wire
 from twophase.verify.fill import Filler
@@ -19,24 +15,37 @@ from twophase.verify.history import HistoryFile
 from twophase.verify.reader import read_all
 from twophase.verify.rows import Input
 from twophase.verify.seen import Seen, collect
+from twophase.verify.topics import BY_DEFAULT, PARTITIONS, make_topics
 
-PARTITIONS: Final = 4
 _FILL_EVERY_S: Final = 0.5
-_POLL_S: Final = 0.01
-_TOPICS_S: Final = 60.0
 
 
 class Source:
-    """A topic of known rows, filled as far as the trial has come."""
+    """A topic of known rows, filled as far as the trial has come.
+
+    `connection` are more of Kafka's options for whoever reads and writes, as a sink takes them;
+    they may hold secrets. `name` is how the names of all topics of the verification begin.
+    """
 
     def __init__(
-        self, servers: str, rows: int, history: HistoryFile, kind: type[Input] = Input
+        self,
+        servers: str,
+        rows: int,
+        history: HistoryFile,
+        kind: type[Input] = Input,
+        *,
+        name: str | None = None,
+        connection: Mapping[str, str] | None = None,
+        partitions: int = PARTITIONS,
+        replicas: int = BY_DEFAULT,
     ) -> None:
         self.servers, self.history = servers, history
-        self.input = kind(f"orders-{uuid4().hex[:8]}", rows)
+        self.connection = {**(connection or {}), "kafka.bootstrap.servers": servers}
+        self.partitions, self.replicas = partitions, replicas
+        self.input = kind(name or f"orders-{uuid4().hex[:8]}", rows)
         self.topic = f"{self.input.name}-in"
-        self.options = KafkaOptions.parse({"kafka.bootstrap.servers": servers})
-        make_topics(servers, [self.topic])
+        self.options = KafkaOptions.parse(self.connection)
+        self.make_topic(self.topic)
         self.wire = Wire(self.options)
         try:
             self._filler = Filler(self.wire, self.topic, self.input, history.record)
@@ -49,6 +58,10 @@ class Source:
 
     def __exit__(self, *_: object) -> None:
         self.wire.close()
+
+    def make_topic(self, name: str) -> None:
+        """Make a topic of the same kind as the source."""
+        make_topics(self.options, [name], self.partitions, self.replicas)
 
     def fill(self, first: int = 0, stop: int | None = None) -> None:
         """Write the rows `first` to `stop` - 1, by default all."""
@@ -87,26 +100,3 @@ class Source:
 def reading_time_s(rows: int) -> float:
     """Return how long a reader may take for so many rows on a machine with much else to do."""
     return 120.0 + rows / 2_000
-
-
-def make_topics(servers: str, names: Sequence[str], partitions: int = PARTITIONS) -> None:
-    """Make topics, with as many replicas as the brokers give by default."""
-    admin = KafkaAdminClient(bootstrap_servers=servers)
-    try:
-        admin.create_topics([NewTopic(name, partitions, -1) for name in names])
-    finally:
-        admin.close()
-    with Wire(KafkaOptions.parse({"kafka.bootstrap.servers": servers})) as wire:
-        for node in wire.nodes():
-            _wait_for_leaders(wire, node, names, partitions * len(names))
-
-
-def _wait_for_leaders(wire: Wire, node: int, names: Sequence[str], count: int) -> None:
-    """Wait until this broker knows the topics; one knows them a moment before the others."""
-    deadline_s = time.monotonic() + _TOPICS_S
-    while len(leaders_in(wire.ask(leaders_request(names), node))) < count:
-        if time.monotonic() > deadline_s:
-            raise StoreUnavailable(
-                f"node {node} does not know {', '.join(names)} after {_TOPICS_S:.0f} s; try again"
-            )
-        time.sleep(_POLL_S)

@@ -19,16 +19,23 @@ _UNNAMED: Final = "unnamed"
 class Supervisor:
     """Keeps one query running while something else happens to it.
 
-    `settings` returns more settings for each start. `exits` counts why the query ended by itself;
-    `longest_stall_s` is the longest time in which Spark noted no batch as done.
+    `settings` returns more settings for each start, `told` is called at each look. `exits` counts
+    why the query ended by itself; `longest_stall_s` is the longest time in which Spark noted no
+    batch as done.
     """
 
-    def __init__(self, trial: Trial, *, settings: Callable[[], Mapping[str, Any]] = dict) -> None:
+    def __init__(
+        self,
+        trial: Trial,
+        *,
+        settings: Callable[[], Mapping[str, Any]] = dict,
+        told: Callable[[], None] = lambda: None,
+    ) -> None:
         self.trial = trial
         self.starts = 0
         self.exits: Counter[str] = Counter()
         self.longest_stall_s = 0.0
-        self._settings = settings
+        self._settings, self._told = settings, told
         self._log = trial.folder / "driver.log"
         self._said_before = 0
         self._done, self._done_at_s = trial.last_done(), time.monotonic()
@@ -46,6 +53,7 @@ class Supervisor:
         self.longest_stall_s = max(self.longest_stall_s, now_s - self._done_at_s)
         if done > self._done:
             self._done, self._done_at_s = done, now_s
+        self._told()
 
     def sleep(self, seconds: float) -> None:
         """Tend it for some time."""
@@ -65,11 +73,12 @@ class Supervisor:
                 if met():
                     return
             if time.monotonic() > deadline_s:
-                words = self.trial.driver.last_words()
-                raise StoreUnavailable(
+                late = StoreUnavailable(
                     f"the query of {self.trial.sink} did not get there in {timeout_s:.0f} s; it "
-                    f"ended by itself {dict(self.exits)}; its last words: {words}"
+                    f"was started {self.starts} times and ended by itself: {dict(self.exits)}"
                 )
+                late.add_note(f"its last words: {self.trial.driver.last_words()}")
+                raise late
             self.sleep(_POLL_S)
 
     def wait_for_batches(self, count: int, timeout_s: float) -> None:

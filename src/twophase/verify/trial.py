@@ -13,7 +13,7 @@ from twophase.verify.checker import check
 from twophase.verify.driver import PROGRAM, Driver
 from twophase.verify.reader import FinalReader, RunningReader, left_open, read_all
 from twophase.verify.seen import collect
-from twophase.verify.source import Source, make_topics, reading_time_s
+from twophase.verify.source import Source, reading_time_s
 from twophase.verify.verdict import Verdict
 
 TWOPHASE: Final = "twophase"
@@ -51,7 +51,7 @@ class Trial:
         }
         self._program = program
         self._stack = ExitStack()
-        make_topics(source.servers, [self.target])
+        source.make_topic(self.target)
         self.driver = self.another_driver()
         self.reader = RunningReader(
             source.options,
@@ -83,7 +83,12 @@ class Trial:
         """Return a driver of the same query, or with other settings; it ends with the trial."""
         log = self.folder / f"{name}.log"
         driver = Driver(
-            self.settings | more, self.source.history, log, program=self._program, name=name
+            self.settings | more,
+            self.source.history,
+            log,
+            program=self._program,
+            name=name,
+            connection=self.source.connection,
         )
         self._stack.callback(driver.close)
         return driver
@@ -125,12 +130,16 @@ class Trial:
         time_s = reading_time_s(rows.rows)
         running = self.reader.stop(time_s)
         read = read_all(source.options, self.target, time_s) if final is None else final()
-        ends = planned(self.checkpoint, source.topic)
         return check(
             self.sink,
             rows,
             collect(rows, read),
             running=running,
-            batches=Batches.by_offsets(rows, source.read(), ends),
+            batches=self.batches(),
             left_open=left_open(source.wire, self.transactional_id),
         )
+
+    def batches(self) -> Batches | None:
+        """Return which batch each row belongs to; None where that cannot be known."""
+        ends = planned(self.checkpoint, self.source.topic)
+        return Batches.by_offsets(self.source.input, self.source.read(), ends)

@@ -147,3 +147,30 @@ def processes(folder):
         if f"{folder}/kafka" in text and "StorageTool" not in text:
             found.append(text.replace("\0", " "))
     return "\n".join(found)
+
+
+@pytest.mark.long
+def test_a_cluster_with_users(twophase):
+    """It is shown, entered by each user's file and nobody else, and its keys go with it."""
+    out, _ = twophase(["kafka", "start", "--user", "etl", "--output", "json"], expected=0)
+    cluster = json.loads(out)["cluster"]
+    assert (cluster["state"], sorted(cluster["users"])) == ("running", ["admin", "etl"])
+    assert "already running" in twophase(["kafka", "start", "--user", "etl"], expected=0)[0]
+    _, err = twophase(["kafka", "start", "--user", "eve"], expected=1)
+    assert "users eve was asked for and etl is running" in err
+    out, _ = twophase(["kafka", "status"], expected=0)
+    assert f"--command-config of etl: {cluster['users']['etl']}" in out
+    for name in ("admin", "etl"):
+        path = Path(cluster["users"][name])
+        assert path.stat().st_mode & 0o077 == 0
+        out, _ = twophase(["sinks", "list", "--command-config", str(path)], expected=0)
+        assert "no sink is known here" in out
+    _, err = twophase(["sinks", "list", "--bootstrap-server", cluster["bootstrap_servers"]], 1)
+    assert "speaks TLS on this port" in err
+    _, err = twophase(["kafka", "stop", "--keep-data"], expected=1)
+    assert "a cluster with users keeps nothing" in err
+    twophase(["kafka", "stop"], expected=0)
+    left = {path.name for path in Path(cluster["directory"]).rglob("*") if path.is_file()}
+    assert left <= {"log.properties", "server.log", "console.log"}
+    out, _ = twophase(["kafka", "start"], expected=0)
+    assert "--command-config" not in out

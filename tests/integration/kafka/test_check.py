@@ -45,11 +45,11 @@ MISCONFIGURED = {
 def check(capsys, tmp_path):
     """Run `twophase check`; return its exit code and its findings by point."""
 
-    def run(servers, sink_id, topic, **options):
+    def run(servers, sink_id, topic, *more, **options):
         config = tmp_path / "client.properties"
         config.write_text("".join(f"{k.replace('_', '.')}={v}\n" for k, v in options.items()))
         where = ["--bootstrap-server", servers, "--command-config", str(config)]
-        what = ["check", "--sink-id", sink_id, "--topic", topic]
+        what = ["check", "--sink-id", sink_id, "--topic", topic, *more]
         code = command_line([*what, *where, "--output", "json"])
         found = json.loads(capsys.readouterr().out)["findings"]
         return code, {each["point"]: each for each in found}
@@ -110,6 +110,25 @@ def test_wrong_topics_and_options(broker, make_topic, check):
     assert found[f"max.message.bytes of {topic}"]["level"] == "warning"
     code, found = check(servers, sink_id, f"{topic}-x")
     assert (code, found["topic"]["said"]) == (2, f"{topic}-x does not exist")
+
+
+@on_one_broker
+def test_a_dead_letter_topic(broker, make_topic, check):
+    """It exists, takes the rows that are too large for the other, and may be written to."""
+    servers, sink_id, topic = broker.bootstrap_servers, f"new-{uuid4().hex[:8]}", make_topic(broker)
+    dead = make_topic(broker, 2, max_message_bytes=9_000_000)
+    _, found = check(servers, sink_id, topic, "--dead-letter-topic", dead)
+    for point, said in {
+        "dead-letter topic": f"{dead} has 2 partitions",
+        f"max.message.bytes of {dead}": "9000000; dead letters above it are cut",
+        f"rights on dead-letter topic {dead}": "DESCRIBE, WRITE, DESCRIBE_CONFIGS",
+    }.items():
+        assert (found[point]["level"], found[point]["said"]) == ("ok", said)
+    options = {"max_request_size": 9_000_000}
+    _, found = check(servers, sink_id, topic, "--dead-letter-topic", dead, **options)
+    assert found[f"max.message.bytes of {dead}"]["level"] == "warning"
+    code, found = check(servers, sink_id, topic, "--dead-letter-topic", f"{dead}-x")
+    assert (code, found["dead-letter topic"]["said"]) == (2, f"{dead}-x does not exist")
 
 
 def test_a_running_job_is_not_harmed(broker, wire, make_topic, check):

@@ -300,3 +300,15 @@ def test_partition_counts_are_looked_up_when_asked_for(proxy, far, make_topic, b
     assert caught.count == 1
     with pytest.raises(Exception, match="topic 'no-such' does not exist"):
         counts["no-such"]
+
+
+def test_topics_that_rows_name_need_not_exist(proxy, far, make_topic, broker):
+    """They are asked for together, and only the first that is missing is waited for long."""
+    topic = make_topic(broker, partitions=3)
+    counts = PartitionCounts(lambda: far, optional=True)
+    counts.learn(["no-such", topic])
+    assert (topic in counts, "no-such" in counts, list(counts)) == (True, False, [topic])
+    before = proxy.passed(ApiKey.METADATA)
+    counts.learn([f"no-such-{number}" for number in range(500)])
+    assert "no-such-7" not in counts
+    assert before + 2 <= proxy.passed(ApiKey.METADATA) <= before + 4

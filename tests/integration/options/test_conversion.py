@@ -18,8 +18,8 @@ BASE = {"kafka.bootstrap.servers": "127.0.0.1:9093", "kafka.security.protocol": 
 @pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
 def test_the_conversion_that_is_told_works(made, tmp_path, store, kind):
     """The command of the refusal, run as it is, gives a file that loads."""
-    if shutil.which("keytool") is None:
-        pytest.skip("the keytool command is missing")
+    if shutil.which("keytool") is None or shutil.which("openssl") is None:
+        pytest.skip("the keytool or the openssl command is missing")
     binary = tmp_path / ("store.jks" if kind == "JKS" else "store.p12")
     make_binary_store(made, binary, store, kind)
     with pytest.raises(ConfigurationError) as caught:

@@ -38,3 +38,16 @@ def test_a_bar_while_the_brokers_are_looked_for(terminal, tmp_path, capsys):
     assert run(["sinks", "list", "--command-config", str(config)]) == 1
     assert "finding the brokers" in terminal.getvalue()
     assert "no answer from kafka.bootstrap.servers" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("total", "shown"), [(9, "7/9"), (None, "7/?")])
+def test_a_meter_on_a_terminal_only(terminal, monkeypatch, capsys, total, shown):
+    """A terminal sees how much, and a word beside it; a program's stderr stays empty."""
+    with progress.meter("rows visible", total) as moved:
+        moved(7, "pause 1")
+    assert shown in terminal.getvalue()
+    assert "pause 1" in terminal.getvalue()
+    monkeypatch.undo()
+    with progress.meter("rows visible", total) as moved:
+        moved(7, "pause 1")
+    assert capsys.readouterr().err == ""

@@ -78,7 +78,7 @@ def test_start_says_what_it_did(monkeypatch, capsys):
     monkeypatch.setattr(detached, "start", start)
     assert run(["kafka", "start", "--nodes", "3", "--version", "3.9.2", "--port", "9"]) == 0
     assert run(["kafka", "start"]) == 0
-    assert asked == [(3, "3.9.2", 9), (None, None, None)]
+    assert asked == [(3, "3.9.2", 9, ()), (None, None, None, ())]
     first, second = capsys.readouterr().out.splitlines()
     assert first == "Kafka 4.3.1 is ready at 127.0.0.1:9"
     assert second == "Kafka 4.3.1 is already running at 127.0.0.1:9"

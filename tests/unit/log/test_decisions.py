@@ -42,6 +42,14 @@ def test_a_decision_comes_back(log):
     assert log.look().decisions[2].rows == 7
 
 
+def test_rows_that_were_put_aside_are_told():
+    """By committables that count them; others say nothing."""
+    prepared = (*PREPARED, Prepared(3, "n3", 5, {"rejected_rows": 2}))
+    found = decision(prepared=prepared)
+    assert (found.rows, found.rejected_rows) == (12, 2)
+    assert decision(prepared=None).rejected_rows == 0
+
+
 def test_a_slot_is_decided_once(log):
     """Of many at the same moment one decides, and the file is that one's."""
     with ThreadPoolExecutor(16) as pool:

@@ -8,6 +8,7 @@ import time
 import pytest
 from prometheus_client import CollectorRegistry
 
+from twophase.call_watch import Recovery
 from twophase.commit import effects as do
 from twophase.commit import events as ev
 from twophase.commit.naming import SinkName
@@ -15,7 +16,7 @@ from twophase.commit.recovery import Batch, LastTransaction
 from twophase.commit.summary import PartitionSummary, Summary
 from twophase.observe import notify, record_of
 from twophase.prometheus import PrometheusHook
-from twophase.watch import Recovery, Watch
+from twophase.watch import Watch
 
 SUMMARY = Summary((PartitionSummary("t", 0, 1, 10, 500, "d"),))
 MARK = do.WriteMarker("id", "q", 3, "h", 10, 500)
@@ -58,6 +59,27 @@ def test_the_record_of_a_written_batch():
     assert found.commit_s >= 0.02
     assert found.send_s + found.commit_s <= found.open_s <= found.total_s - found.encode_s
     assert found.error is None
+
+
+def test_dead_letters_are_counted_apart(caplog):
+    """Among the rejected rows and not among the rows; such a batch is a warning, and a metric."""
+    caplog.set_level(logging.INFO, "twophase")
+    summary = Summary((*SUMMARY.partitions, PartitionSummary("dead", 1, 1, 3, 70, "d")))
+    watch = watched((do.Prepare(1), ev.Prepared(summary)))
+    batch = Batch("q", 3, "h", first_try=True)
+    settings = {"path": "driver", "error": None, "dead_letter_topic": "dead"}
+    found = record_of(SinkName("orders"), batch, watch, finished=COMMITTED, **settings)
+    assert (found.rows, found.bytes, found.rejected_rows) == (10, 500, 3)
+    skipped = do.Finished(do.Outcome.SKIPPED, 0, ())
+    again = record_of(SinkName("orders"), batch, watch, finished=skipped, **settings)
+    assert (again.rows, again.rejected_rows) == (0, 0)
+    registry = CollectorRegistry()
+    notify((PrometheusHook(registry),), found)
+    sample = registry.get_sample_value("twophase_rejected_rows_total", {"sink_id": "orders"})
+    assert sample == 3
+    (line,) = of_ours(caplog)
+    assert line.levelno == logging.WARNING
+    assert line.twophase["rejected_rows"] == 3
 
 
 def test_the_record_of_a_failure():

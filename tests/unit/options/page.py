@@ -1,17 +1,26 @@
-"""Write the tables of docs/options.md from the tables of the code: `python page.py`."""
+"""Write the tables of docs/options.md and docs/security.md from the code: `python page.py`."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
+from twophase.kafka.code_options import CODE, CODE_PREFIXES
 from twophase.kafka.option_table import OPTIONS
 from twophase.kafka.unmapped_options import IGNORED, IGNORED_PREFIXES, REFUSED, REFUSED_PREFIXES
 
 PAGE = Path(__file__).parents[3] / "docs" / "options.md"
+SECURITY_PAGE = PAGE.with_name("security.md")
 
 
 def with_tables(text: str) -> str:
-    """Return the page with its three tables as the code has them."""
-    for name, table in (("mapped", _mapped()), ("refused", _refused()), ("ignored", _ignored())):
+    """Return a page with those tables that it has as the code has them."""
+    tables = {
+        "mapped": _mapped(),
+        "refused": _refused(REFUSED, REFUSED_PREFIXES),
+        "ignored": _ignored(),
+        "code": _refused(CODE, CODE_PREFIXES),
+    }
+    for name, table in tables.items():
         begin, end = f"<!-- {name} -->\n", "<!-- end -->"
         pattern = re.escape(begin) + ".*?" + re.escape(end)
         text = re.sub(pattern, lambda _, t=begin + table + end: t, text, count=1, flags=re.DOTALL)
@@ -29,8 +38,8 @@ def _mapped() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _refused() -> str:
-    names = {**REFUSED, **{f"{prefix}*": why for prefix, why in REFUSED_PREFIXES.items()}}
+def _refused(by_name: Mapping[str, str], by_prefix: Mapping[str, str]) -> str:
+    names = {**by_name, **{f"{prefix}*": why for prefix, why in by_prefix.items()}}
     rows = [f"| `kafka.{name}` | {reason} |" for name, reason in names.items()]
     return "\n".join(["| option | why, and what instead |", "|---|---|", *rows]) + "\n"
 
@@ -45,4 +54,5 @@ def _ignored() -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in (PAGE, SECURITY_PAGE):
+        page.write_text(with_tables(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -64,6 +64,7 @@ def test_layout_is_free(text):
         (f'{PLAIN} required username "u" x;', "option=value"),
         (f'{PLAIN} required password="open;', "not closed"),
         (f'{PLAIN} required password="two\nlines";', "not closed"),
+        (f'{PLAIN} required password="two\rlines";', "not closed"),
         (f"{PLAIN} required password=p@ss;", "in quotes"),
         (f"{PLAIN} required; {PLAIN} required;", "one login module"),
     ],
@@ -74,7 +75,13 @@ def test_refused(text, message):
         parse_jaas(text)
 
 
-@given(st.text(st.characters(exclude_characters="\n", codec="utf-8")))
+def test_a_line_ends_where_java_ends_it():
+    """A second reading of the text would let another module than the one that is checked in."""
+    found = parse_jaas(f'//\r evil.Module required x="y"; /*\n {PLAIN} required; // */')
+    assert found.name == "evil.Module"
+
+
+@given(st.text(st.characters(exclude_characters="\r\n", codec="utf-8")))
 def test_any_password_can_be_quoted(password):
     """Backslash before quote and backslash is enough for every password of one line."""
     quoted = password.replace("\\", "\\\\").replace('"', '\\"')

@@ -169,7 +169,9 @@ def test_prefix_is_demanded():
 def test_what_the_sink_owns_is_refused_with_the_reason(name):
     """Whatever its value is."""
     assert REFUSED[name] in refusal(SERVERS | {f"kafka.{name}": "true"})
-    assert "cannot run here" in refusal(SERVERS | {"kafka.config.providers.vault.class": "x"})
+    assert "names Java code to load" in refusal(
+        SERVERS | {"kafka.config.providers.vault.class": "x"}
+    )
 
 
 def test_ignored_options_give_one_warning(caplog):

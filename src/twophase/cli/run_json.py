@@ -1,0 +1,43 @@
+"""A run for programs: one JSON object a line."""
+
+import json
+import sys
+from datetime import UTC, datetime
+from typing import Any, Self
+
+import click
+
+from twophase.pipeline.endings import Ending
+from twophase.pipeline.events import Event
+from twophase.pipeline.mistakes import PipelineWrong
+
+
+class JsonTeller:
+    """Prints one JSON object a line for everything but the status, which is for people."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.stdout.flush()
+
+    def __call__(self, event: Event) -> None:
+        """Tell an event."""
+        if event.event != "status":
+            _print_json(event.told())
+
+
+def _print_json(told: dict[str, Any]) -> None:
+    click.echo(json.dumps({"time": datetime.now(UTC).isoformat(), **told}, default=str))
+
+
+def print_failure(error: Exception, ending: Ending) -> None:
+    """Print why a run failed, or did not begin."""
+    told: dict[str, Any] = {"event": "failed", "code": int(ending), "error": str(error)}
+    if isinstance(error, PipelineWrong):
+        told["mistakes"] = [
+            {"file": error.file, "line": each.place.line, "column": each.place.column}
+            | {"said": each.said}
+            for each in error.mistakes
+        ]
+    _print_json(told)

@@ -1,0 +1,156 @@
+"""Spark around a run of `twophase run`: its session and log, and how it is ended at once."""
+
+import logging
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+import click
+
+from twophase.errors import ConfigurationError
+from twophase.pipeline.endings import Ending
+from twophase.pipeline.mistakes import PipelineWrong
+
+
+class AtOnce:
+    """Ends Spark's JVM and this process; what is open is ended by the next start or the broker.
+
+    By no exception: it would come up in the middle of whatever the main thread asks the JVM, which
+    logs it with its stack.
+    """
+
+    def __init__(self, session: Any) -> None:
+        self._process = getattr(session.sparkContext._gateway, "proc", None)  # noqa: SLF001
+        self.runner: Any = None
+
+    def __call__(self) -> None:
+        """Say where it stands, and end."""
+        batch = None if self.runner is None else self.runner.batch
+        last = "no batch was finished" if batch is None else f"batch {batch} was the last finished"
+        said = f"ended at once: {last}; the next start goes on there\n"
+        if sys.stderr.isatty():
+            # The line that moves has hidden the cursor.
+            said = f"\r\x1b[2K\x1b[?25h{said}"
+        # Not by a stream, in which this may have interrupted a write.
+        os.write(2, said.encode())
+        if self._process is not None:
+            self._process.kill()
+        # Not sys.exit, which would wait for threads that wait for the JVM.
+        os._exit(int(Ending.ABORTED))
+
+
+@contextmanager
+def spark_session(loaded: Any, master: str, spark_log: str | None) -> Iterator[Any]:
+    """Start Spark for a pipeline, and stop it."""
+    from twophase.spark.pipeline_session import start_session  # noqa: PLC0415
+
+    with _log_file(spark_log) as log:
+        with term_interrupts():
+            session = start_session(
+                loaded.name,
+                master,
+                loaded.conf,
+                secret=loaded.secret_conf,
+                modules=loaded.modules,
+                log=log,
+            )
+        try:
+            yield session
+        finally:
+            # Where the JVM has died there is nothing to stop, and the reason is told already.
+            with suppress(Exception):
+                session.stop()
+
+
+@contextmanager
+def _log_file(spark_log: str | None) -> Iterator[IO[bytes] | None]:
+    """Open the file for Spark's log; one that nobody asked for is kept only if something fails."""
+    if spark_log == "-":
+        yield None
+        return
+    if spark_log is not None:
+        try:
+            log = Path(spark_log).open("ab")  # noqa: SIM115 - closed below
+        except OSError as error:
+            raise ConfigurationError(
+                f"--spark-log {spark_log} cannot be written: {error.strerror}"
+            ) from error
+        with log:
+            yield log
+        return
+    number, name = tempfile.mkstemp(prefix="twophase-spark-", suffix=".log")
+    with os.fdopen(number, "ab") as log:
+        try:
+            yield log
+        except PipelineWrong:
+            # It says nothing that the mistakes do not say.
+            Path(name).unlink()
+            raise
+        except BaseException:
+            click.echo(f"Spark's own log is {name}", err=True)
+            raise
+        Path(name).unlink()
+
+
+@contextmanager
+def term_interrupts() -> Iterator[None]:
+    """Let SIGTERM mean what Ctrl-C means while there is nothing to finish."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def served_metrics(place: tuple[str, int] | None) -> Iterator[list[Any]]:
+    """Serve the metrics of a run's sinks, if it is to, and yield the hook that they need."""
+    if place is None:
+        yield []
+        return
+    from twophase.prometheus import PrometheusHook  # noqa: PLC0415 - needs the extra metrics
+
+    address, port = place
+    hook = PrometheusHook()
+    endpoint = hook.serve(port, address)
+    try:
+        yield [hook]
+    finally:
+        endpoint.close()
+
+
+@contextmanager
+def quiet_logs(hide: Callable[[str], str]) -> Iterator[None]:
+    """Let warnings go to stderr, without secrets and without what is told anyway."""
+    log = logging.getLogger("twophase")
+    handler = logging.StreamHandler()
+    handler.setLevel(logging.WARNING)
+    handler.addFilter(lambda record: not hasattr(record, "twophase"))
+    handler.setFormatter(_Hiding(hide))
+    log.addHandler(handler)
+    # It logs the stacks of errors that come back from it, and are told in a sentence here.
+    py4j = logging.getLogger("py4j")
+    before, py4j.level = py4j.level, logging.CRITICAL
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        py4j.level = before
+
+
+class _Hiding(logging.Formatter):
+    def __init__(self, hide: Callable[[str], str]) -> None:
+        super().__init__("%(levelname)s: %(message)s")
+        self._hide = hide
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._hide(super().format(record))

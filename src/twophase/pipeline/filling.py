@@ -1,0 +1,115 @@
+"""References filled into options and addresses; a secret that is written out is refused by name."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from twophase.errors import SetupError
+from twophase.kafka.jaas import JaasError, parse_jaas
+from twophase.kafka.option_table import OPTIONS, PREFIX
+from twophase.pipeline.mistakes import Where
+from twophase.pipeline.reading import Reader, literal_secret, name_of
+from twophase.pipeline.references import is_reference, names_secret, refers
+
+_JAAS: Final = PREFIX + "sasl.jaas.config"
+
+
+def fill_kafka(reader: Reader, given: Mapping[str, str], where: Where) -> dict[str, str]:
+    """Return Kafka's options with their references filled in; without those that lead nowhere."""
+    found = {}
+    for name, raw in given.items():
+        here = (*where, name)
+        key = name.strip().lower()
+        option = OPTIONS.get(key.removeprefix(PREFIX))
+        if key == _JAAS:
+            text = _jaas(reader, raw, here)
+        elif (option is not None and option.secret) or names_secret(name):
+            text = _whole(reader, raw, here)
+        else:
+            text = reader.fill(raw, here)
+        if text is not None:
+            found[name] = text
+    return found
+
+
+def fill_conf(reader: Reader, given: Mapping[str, str], where: Where) -> dict[str, str]:
+    """Return Spark's settings with their references filled in; only what Spark hides may be one."""
+    found = {}
+    for name, raw in given.items():
+        here = (*where, name)
+        if names_secret(name):
+            text = _whole(reader, raw, here)
+        elif refers(raw):
+            reader.mistakes.add(
+                here,
+                f"{name} is a reference, and Spark shows this setting to everybody who sees its "
+                "web page; allowed are references under names with secret, password or token",
+            )
+            text = None
+        else:
+            text = raw
+        if text is not None:
+            found[name] = text
+    return found
+
+
+def fill_options(reader: Reader, given: Mapping[str, str], where: Where) -> dict[str, str]:
+    """Return options of a reader of files with their references filled in."""
+    filled = {
+        name: _whole(reader, raw, (*where, name))
+        if names_secret(name)
+        else reader.fill(raw, (*where, name))
+        for name, raw in given.items()
+    }
+    return {name: text for name, text in filled.items() if text is not None}
+
+
+def fill_url(reader: Reader, raw: str, where: Where) -> str | None:
+    """Return a database's address; what comes from references needs no %-signs in it."""
+    try:
+        from psycopg import ProgrammingError  # noqa: PLC0415 - an extra, not everybody has it
+        from psycopg.conninfo import conninfo_to_dict, make_conninfo  # noqa: PLC0415
+    except ImportError as error:
+        raise SetupError(
+            "psycopg is not installed; install twophase with its extra: postgres"
+        ) from error
+    if is_reference(raw):
+        return reader.fill(raw, where)
+    try:
+        parts = conninfo_to_dict(raw)
+    except ProgrammingError:
+        # The sink says what an address is; this one may hold anything.
+        return raw
+    password = parts.get("password")
+    if password and not is_reference(str(password)):
+        reader.mistakes.add(where, literal_secret(f"the password in {name_of(where)}"))
+        return raw
+    filled = {name: reader.fill(str(value), where) for name, value in parts.items()}
+    known = {name: value for name, value in filled.items() if value is not None}
+    return make_conninfo("", **known) if len(known) == len(filled) else None
+
+
+def _whole(reader: Reader, raw: str, where: Where) -> str | None:
+    if raw and not is_reference(raw):
+        reader.mistakes.add(where, literal_secret(str(where[-1])))
+        # Only so that the rest is checked with it: the file is refused.
+        return raw
+    return reader.fill(raw, where)
+
+
+def _jaas(reader: Reader, raw: str, where: Where) -> str | None:
+    if is_reference(raw):
+        return reader.fill(raw, where)
+    try:
+        password = parse_jaas(raw).options.get("password")
+    except JaasError:
+        # What is wrong is told by the sink's own check, which shows nothing of it.
+        password = None
+    if password is not None and not is_reference(password):
+        reader.mistakes.add(where, literal_secret(f"the password in {where[-1]}"))
+        return raw
+    return reader.fill(raw, where, escape=_quoted)
+
+
+def _quoted(value: str) -> str:
+    """Escape a value as it must stand between double quotes in JAAS."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")

@@ -1,0 +1,192 @@
+"""A pipeline at work: its query started, watched, started again, and ended between two batches."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from twophase.errors import StoreUnavailable
+from twophase.observe import Hook
+from twophase.pipeline.endings import restart_may_help
+from twophase.pipeline.events import BatchDone, Restarting, Started, Status, Stopped, Stopping, Tell
+from twophase.pipeline.following import Following
+from twophase.pipeline.model import Pipeline
+from twophase.pipeline.stopping import Stop
+from twophase.pipeline.table import AVAILABLE_NOW, CONTINUOUSLY
+
+_LOOK_S: Final = 0.2
+# After its last sink a batch has Spark's own commit to write, which takes moments.
+_COMMIT_S: Final = 30.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
+
+DRAINED, ASKED = "the source is used up", "stopped as asked"
+
+
+class Runner:
+    """One run of a pipeline; `frame` is what its views end in, `hooks` are for its sinks."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        frame: Any,
+        stop: Stop,
+        tell: Tell,
+        *,
+        available_now: bool = False,
+        hooks: Iterable[Hook] = (),
+    ) -> None:
+        self._pipeline, self._frame, self._stop, self._tell = pipeline, frame, stop, tell
+        self._trigger = _trigger(AVAILABLE_NOW if available_now else pipeline.trigger)
+        self._following = Following()
+        self._hooks: list[Hook] = [self._following, *hooks]
+        self._status = Status()
+        self._rows: dict[str, int] = {}
+        self._restarts, self._in_a_row, self._furthest = 0, 0, -1
+        self._offsets: Mapping[str, Any] = {}
+
+    def run(self) -> Stopped:
+        """Run until the source is used up or somebody asks for the end; raise what ends it else."""
+        while True:
+            error = self._one_query()
+            if error is None and not (self._stop.asked or "availableNow" in self._trigger):
+                error = StoreUnavailable("the query was stopped, and not by this command")
+            if error is None:
+                why = ASKED if self._stop.asked else DRAINED
+                rows = max(self._rows.values(), default=0)
+                return Stopped(why, self._status.batch, rows, self._restarts, self._offsets)
+            if self._stop.asked or not restart_may_help(error):
+                raise error
+            if self._in_a_row >= self._pipeline.restarts:
+                raise error
+            self._pause(error)
+            if self._stop.asked:
+                raise error
+
+    @property
+    def batch(self) -> int | None:
+        """The last batch that is finished."""
+        return self._status.batch
+
+    def _one_query(self) -> BaseException | None:
+        """Run the query once; return what ended it, None where it is done or was stopped."""
+        from twophase.spark.gate import Gate  # noqa: PLC0415 - see sinks.py
+        from twophase.spark.pipeline_query import failure_of, start_query  # noqa: PLC0415
+
+        pipeline = self._pipeline
+        # New ones for each start: another process may have run the pipeline in between.
+        write, close = self._sinks()
+        gate = Gate(write)
+        query = None
+        try:
+            query = start_query(
+                self._frame,
+                gate,
+                name=pipeline.name,
+                checkpoint=pipeline.checkpoint,
+                mode=pipeline.output_mode,
+                trigger=self._trigger,
+            )
+            ids = tuple(sink.sink_id for sink in pipeline.sinks)
+            self._tell(Started(pipeline.name, pipeline.checkpoint, ids, self._restarts))
+            self._watch(query, gate)
+            self._look(query, gate)
+            return gate.failure or failure_of(query)
+        finally:
+            if query is not None and query.isActive:
+                # Something here has failed, and not the query: its sinks are closed after it.
+                gate.close()
+                query.stop()
+            close()
+
+    def _sinks(self) -> tuple[Callable[[Any, int], None], Callable[[], None]]:
+        """Return new sinks as one, and what closes them."""
+        from twophase.spark.fan_out import fan_out  # noqa: PLC0415
+        from twophase.spark.pipeline_frames import with_own_sql  # noqa: PLC0415
+
+        made = [part.make(self._hooks) for part in self._pipeline.sinks]
+        view = self._pipeline.last_view
+        parts = [
+            sink if part.sql is None else with_own_sql(sink, view, part.sql)
+            for part, sink in zip(self._pipeline.sinks, made, strict=True)
+        ]
+
+        def close() -> None:
+            for sink in made:
+                getattr(sink, "close", lambda: None)()
+
+        return (parts[0] if len(parts) == 1 else fan_out(*parts)), close
+
+    def _watch(self, query: Any, gate: Any) -> None:
+        """Look at the query until it ends, or is between two batches and shall end."""
+        stopping = False
+        while query.isActive:
+            if self._stop.asked and not stopping:
+                stopping = True
+                gate.close()
+                self._tell(Stopping(gate.inside))
+            if stopping and gate.inside is None:
+                self._let_commit(query, gate)
+                query.stop()
+                return
+            self._look(query, gate)
+            # Once somebody has asked, the event is set and would not wait any more.
+            time.sleep(_LOOK_S) if stopping else self._stop.wait(_LOOK_S)
+
+    def _let_commit(self, query: Any, gate: Any) -> None:
+        """Wait until Spark has noted the last batch as finished, and not for long."""
+        from twophase.spark.pipeline_query import look  # noqa: PLC0415
+
+        deadline_s = time.monotonic() + _COMMIT_S
+        while gate.last is not None and gate.held is None and query.isActive:
+            batch = look(query).batch
+            if (batch is not None and batch >= gate.last) or time.monotonic() > deadline_s:
+                return
+            time.sleep(_LOOK_S / 4)
+
+    def _look(self, query: Any, gate: Any) -> None:
+        """Tell what has changed since the last look."""
+        from twophase.spark.pipeline_query import look  # noqa: PLC0415
+
+        for record in self._following.records():
+            if record.error is None:
+                if record.batch > self._furthest:
+                    # Not each record: with several sinks one goes on while another fails.
+                    self._furthest, self._in_a_row = record.batch, 0
+                self._rows[record.sink_id] = self._rows.get(record.sink_id, 0) + record.rows
+            self._tell(BatchDone(self._hidden(record)))
+        seen = look(query)
+        age_s, limit_s = self._following.transaction()
+        if seen.batch is not None:
+            self._offsets = seen.offsets
+        self._status = Status(
+            batch=self._status.batch if gate.last is None else gate.last,
+            phase=self._following.phase() or seen.message,
+            rows=max(self._rows.values(), default=0),
+            rows_per_s=seen.rows_per_s,
+            lag=seen.lag,
+            transaction_age_s=age_s,
+            transaction_limit_s=limit_s,
+            restarts=self._restarts,
+        )
+        self._tell(self._status)
+
+    def _hidden(self, record: Any) -> Any:
+        if record.error is None:
+            return record
+        return replace(record, error=self._pipeline.references.hide(record.error))
+
+    def _pause(self, error: BaseException) -> None:
+        from twophase.spark.pipeline_query import first_line  # noqa: PLC0415
+
+        self._in_a_row += 1
+        self._restarts += 1
+        pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (self._in_a_row - 1))
+        said = self._pipeline.references.hide(first_line(error))
+        self._tell(Restarting(said, self._in_a_row, self._pipeline.restarts, pause_s))
+        self._stop.wait(pause_s)
+
+
+def _trigger(trigger: str) -> dict[str, Any]:
+    if trigger == AVAILABLE_NOW:
+        return {"availableNow": True}
+    return {} if trigger == CONTINUOUSLY else {"processingTime": trigger}

@@ -1,0 +1,365 @@
+"""`twophase run` as a user runs it: the command in a process of its own, killed and stopped."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from urllib.request import urlopen
+from uuid import uuid4
+
+import psycopg
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+from support.pipelines import (
+    COMMAND,
+    QUICK,
+    begin,
+    fill,
+    finish,
+    kafka_to_kafka,
+    stop,
+    until,
+)
+from support.readers import read, values
+from support.waiting import wait_until
+
+from twophase.embedded.ports import free_ports
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SLOW = """\
+import time
+
+
+def slowly(frame):
+    def wait(batches):
+        time.sleep(3)
+        yield from batches
+
+    return frame.mapInArrow(wait, frame.schema)
+"""
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    # A resource is everybody's until it has an ACL.
+    "allow.everyone.if.no.acl.found": "true",
+}
+FAILING = """\
+from twophase.errors import StoreUnavailable
+
+
+class Failing:
+    calls = 0
+
+    def __init__(self, fails):
+        self.fails = fails
+
+    def __call__(self, frame, batch):
+        Failing.calls += 1
+        if Failing.calls <= self.fails:
+            raise StoreUnavailable("not now")
+"""
+
+pytestmark = pytest.mark.long
+
+
+def add_slow_step(path):
+    """Let every batch take some seconds, by the user's own code beside the file."""
+    (path.parent / "slow_step.py").write_text(SLOW)
+    step = "  - view: late\n    python: slow_step:slowly\nsinks:"
+    path.write_text(path.read_text().replace("sinks:", step))
+
+
+def is_batch(told):
+    return told["event"] == "batch"
+
+
+def open_transactions(kafka):
+    command = [sys.executable, "-m", "twophase", "transactions", "list", "--output", "json"]
+    where = ["--bootstrap-server", kafka.bootstrap_servers]
+    done = subprocess.run([*command, *where], capture_output=True, check=True, text=True)
+    return json.loads(done.stdout)["transactions"]
+
+
+def test_kill_minus_nine_and_start_again(kafka, make_topic, tmp_path):
+    """Killed again and again wherever it is, each row is in the topic once in the end."""
+    servers, source, target = kafka.bootstrap_servers, make_topic(kafka, 2), make_topic(kafka, 2)
+    path = kafka_to_kafka(tmp_path, servers, source, target, rows_per_batch=200)
+    fill(servers, source, range(2_000))
+    for after_s in (0.0, 0.15, 0.3):
+        process = begin(path)
+        until(process, is_batch)
+        time.sleep(after_s)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    code, told, err = finish(begin(path, "--available-now"))
+    assert (code, told[-1]["event"], told[-1]["why"]) == (0, "stopped", "the source is used up"), (
+        err
+    )
+    assert sorted(map(int, values(servers, target))) == [2 * number for number in range(2_000)]
+
+
+def test_sigterm_in_the_middle_of_a_batch(kafka, make_topic, tmp_path):
+    """The batch is finished, none begins after it, and the end says where it is."""
+    servers, source, target = kafka.bootstrap_servers, make_topic(kafka), make_topic(kafka)
+    (port,) = free_ports(1)
+    more = f"metrics: {{port: {port}}}\n"
+    path = kafka_to_kafka(tmp_path, servers, source, target, rows_per_batch=10, more=more)
+    add_slow_step(path)
+    fill(servers, source, range(100))
+    process = begin(path)
+    until(process, is_batch)
+    time.sleep(1.5)  # The next one takes three seconds.
+    with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        assert b"twophase_rows_total{" in answer.read()
+    stop(process)
+    code, told, err = finish(process)
+    assert code == 0, err
+    asked, ended = told[0], told[-1]
+    assert (asked["event"], asked["batch"]) == ("stopping", 1)
+    assert (ended["event"], ended["why"], ended["batch"]) == ("stopped", "stopped as asked", 1)
+    assert ended["offsets"] == {f"KafkaV2[Subscribe[{source}]]": {source: {"0": 20}}}
+    assert (tmp_path / "checkpoint" / "commits" / "1").exists()
+    assert not (tmp_path / "checkpoint" / "commits" / "2").exists()
+    assert sorted(map(int, values(servers, target))) == [2 * number for number in range(20)]
+    assert open_transactions(kafka) == []
+    path.write_text(path.read_text().replace("time.sleep(3)", "time.sleep(0)"))
+    (tmp_path / "slow_step.py").write_text(SLOW.replace("sleep(3)", "sleep(0)"))
+    assert finish(begin(path, "--available-now"))[0] == 0
+    assert sorted(map(int, values(servers, target))) == [2 * number for number in range(100)]
+
+
+def test_a_second_signal_ends_at_once(kafka, make_topic, tmp_path):
+    """Exit code 130, no process stays, and the next start does the batch again, once."""
+    servers, source, target = kafka.bootstrap_servers, make_topic(kafka), make_topic(kafka)
+    path = kafka_to_kafka(tmp_path, servers, source, target, rows_per_batch=10)
+    add_slow_step(path)
+    fill(servers, source, range(30))
+    process = begin(path)
+    until(process, is_batch)
+    time.sleep(1.0)
+    # As a terminal does for Ctrl-C: to all that is in the foreground, Spark's JVM too.
+    os.killpg(process.pid, signal.SIGINT)
+    until(process, lambda told: told["event"] == "stopping")
+    began_s = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    code, _, err = finish(process)
+    assert (code, time.monotonic() - began_s < 2.5) == (130, True)
+    assert "ended at once: batch 0 was the last finished" in err
+    wait_until(lambda: not of_session(process.pid), 20)
+    (tmp_path / "slow_step.py").write_text(SLOW.replace("sleep(3)", "sleep(0)"))
+    assert finish(begin(path, "--available-now"))[0] == 0
+    assert sorted(map(int, values(servers, target))) == [2 * number for number in range(30)]
+
+
+def test_two_runs_of_one_pipeline(kafka, make_topic, tmp_path):
+    """The second one is refused at once, with a code that says: let the first one."""
+    servers, source, target = kafka.bootstrap_servers, make_topic(kafka), make_topic(kafka)
+    path = kafka_to_kafka(tmp_path, servers, source, target, rows_per_batch=20)
+    fill(servers, source, range(100))
+    first = begin(path)
+    until(first, is_batch)
+    code, told, _ = finish(begin(path))
+    assert (code, told[-1]["event"], told[-1]["code"]) == (4, "failed", 4)
+    assert f"at work on this machine (process {first.pid})" in told[-1]["error"]
+    wait_until(lambda: len(values(servers, target)) == 100, 60)
+    stop(first)
+    assert finish(first)[0] == 0
+    assert sorted(map(int, values(servers, target))) == [2 * number for number in range(100)]
+
+
+def test_two_runs_on_two_machines(kafka, make_topic, tmp_path, monkeypatch):
+    """Where nothing keeps them apart, they get in each other's way, and double nothing."""
+    servers, source, target = kafka.bootstrap_servers, make_topic(kafka), make_topic(kafka)
+    path = kafka_to_kafka(tmp_path, servers, source, target, rows_per_batch=20)
+    fill(servers, source, range(100))
+    both = []
+    for machine in ("a", "b"):
+        (tmp_path / machine).mkdir()
+        monkeypatch.setenv("TMPDIR", str(tmp_path / machine))
+        both.append(begin(path))
+    for each in both:
+        until(each, lambda told: told["event"] == "started")
+    for first in range(100, 800, 20):
+        fill(servers, source, range(first, first + 20))
+        time.sleep(0.5)
+        if any(each.poll() is not None for each in both):
+            break
+    for each in both:
+        if each.poll() is None:
+            stop(each)
+    codes = [finish(each)[0] for each in both]
+    assert set(codes) <= {0, 1, 3, 4}
+    assert max(codes) > 0
+    found = [int(value) for value in values(servers, target)]
+    assert len(found) == len(set(found)) >= 20
+
+
+def of_session(pid):
+    """Every process of a session, which PySpark's workers are in too."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = entry.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == pid and fields[0] != "Z":
+            found.append(int(entry.parent.name))
+    return found
+
+
+def test_the_examples(kafka, make_topic, postgres_url, tmp_path, monkeypatch):
+    """As they stand, but for the address and the names of what tests share."""
+    monkeypatch.setenv("POSTGRES_URL", postgres_url)
+    table = f"orders_{uuid4().hex[:8]}"
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute(
+            f"CREATE TABLE {table} (id bigint PRIMARY KEY, customer text, amount numeric(12,2))"
+        )
+    topics = {name: make_topic(kafka, 4) for name in ("orders", "orders-clean", "orders-paid")}
+    folder = tmp_path / "examples"
+    folder.mkdir()
+    (folder / "orders").symlink_to(EXAMPLES / "orders")
+    for name in ("orders-in", "orders", "orders-postgres"):
+        text = (EXAMPLES / f"{name}.yaml").read_text()
+        text = text.replace("127.0.0.1:9092", kafka.bootstrap_servers)
+        for topic, real in topics.items():
+            text = text.replace(f"topic: {topic}\n", f"topic: {real}\n")
+        text = text.replace("table: orders\n", f"table: {table}\n")
+        text = text.replace("sink_id: example", f"sink_id: {uuid4().hex[:6]}")
+        (folder / f"{name}.yaml").write_text(text)
+        code, told, err = finish(begin(folder / f"{name}.yaml", "--available-now"))
+        assert (code, told[-1]["why"]) == (0, "the source is used up"), err
+    servers = kafka.bootstrap_servers
+    rows = [json.loads(row.value) for row in read(servers, topics["orders"])]
+    paid = [row for row in rows if row["amount"] > 0]
+    assert (len(rows), len(paid)) == (60, 57)
+    clean = [json.loads(row.value) for row in read(servers, topics["orders-clean"])]
+    assert sorted(row["id"] for row in clean) == sorted(row["id"] for row in paid)
+    assert {row["customer"] for row in clean} == {"ADA", "GRACE", "EDSGER", "BARBARA", "DONALD"}
+    with psycopg.connect(postgres_url) as connection:
+        found = connection.execute(f"SELECT id FROM {table} ORDER BY id").fetchall()
+    assert [each for (each,) in found] == sorted(row["id"] for row in paid)
+    assert len(read(servers, topics["orders-paid"])) == 57
+
+
+def test_secrets_are_found_nowhere(kafka, make_topic, tmp_path, monkeypatch):
+    """Not in what is printed, Spark's log, its event log, the checkpoint or a command line."""
+    canary = f"canary-{uuid4().hex}"
+    monkeypatch.setenv("CANARY", canary)
+    servers, source, target = kafka.bootstrap_servers, make_topic(kafka), make_topic(kafka)
+    fill(servers, source, range(20))
+    path = kafka_to_kafka(tmp_path, servers, source, target, rows_per_batch=10)
+    (tmp_path / "events").mkdir()
+    jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    secret = f'  kafka.sasl.jaas.config: \'{jaas} username="u" password="${{env:CANARY}}";\'\n'
+    text = path.read_text().replace("source:\n", f"{secret}source:\n", 1)
+    conf = f"""    spark.eventLog.enabled: true
+    spark.eventLog.dir: file://{tmp_path}/events
+    spark.hadoop.fs.s3a.secret.key: ${{env:CANARY}}
+"""
+    path.write_text(text + conf)
+    add_slow_step(path)
+    log = tmp_path / "spark.log"
+    process = begin(path, "--available-now", "--spark-log", str(log))
+    told = until(process, is_batch)
+    lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in of_session(process.pid)]
+    assert len(lines) > 2
+    code, more, err = finish(process)
+    assert code == 0, err
+    done = subprocess.run(
+        [*COMMAND, str(path), "--dry-run"], capture_output=True, text=True, check=True
+    )
+    shown = json.dumps(told + more) + err + done.stdout + done.stderr + repr(lines)
+    assert canary not in shown
+    assert "***" in done.stdout
+    files = [each for each in tmp_path.rglob("*") if each.is_file()]
+    assert len(files) > 10
+    assert [str(each) for each in files if canary.encode() in each.read_bytes()] == []
+    assert len(values(servers, target)) == 20
+
+
+def test_no_broker(tmp_path):
+    """One sentence and exit code 1: a scheduler may try again."""
+    path = kafka_to_kafka(tmp_path, "127.0.0.1:1", "in", "out", more="")
+    more = "  kafka.bootstrap.servers: 127.0.0.1:1\n"
+    quick = more + "source:\n  kafka:\n    options: {kafka.request.timeout.ms: 1000}\n"
+    path.write_text(path.read_text().replace(f"{more}source:\n  kafka:\n", quick))
+    code, told, err = finish(begin(path))
+    assert (code, told[-1]["event"], told[-1]["code"]) == (1, "failed", 1), err
+    assert "no answer from kafka.bootstrap.servers=127.0.0.1:1" in told[-1]["error"]
+    assert not (tmp_path / "checkpoint").exists()
+
+
+def test_no_topic(kafka, make_topic, tmp_path):
+    """One sentence that names it; the file is wrong, or the topic is to be made."""
+    path = kafka_to_kafka(tmp_path, kafka.bootstrap_servers, make_topic(kafka), "not-there")
+    code, told, _ = finish(begin(path))
+    assert code == 2
+    assert "not-there" in told[-1]["error"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [(ResourceType.TOPIC, "topic"), (ResourceType.TRANSACTIONAL_ID, "twophase.run-")],
+)
+def test_a_broker_that_denies(private_kafka, make_topic, tmp_path, kind, said):
+    """One sentence that names the right, and exit code 3: starting again does not help."""
+    cluster = private_kafka(properties=AUTHORIZER)
+    servers = cluster.bootstrap_servers
+    source, target = make_topic(cluster), make_topic(cluster)
+    fill(servers, source, range(10))
+    deny = AclBinding(
+        *(kind, "*", ResourcePatternType.LITERAL, "User:ANONYMOUS", "*"),
+        *(AclOperation.ALL, AclPermissionType.DENY),
+    )
+    admin = AdminClient({"bootstrap.servers": servers})
+    for done in admin.create_acls([deny]).values():
+        done.result(30)
+    code, told, err = finish(begin(kafka_to_kafka(tmp_path, servers, source, target)))
+    assert (code, told[-1]["code"]) == (3, 3), err
+    assert told[-1]["error"].startswith("TWOPHASE_ACCESS_DENIED: ")
+    assert said in told[-1]["error"]
+
+
+def test_mistakes_as_text_and_as_json(tmp_path):
+    """Exit code 2, before Spark is started; text for people, JSON for programs."""
+    path = kafka_to_kafka(tmp_path, "nowhere", "in", "out")
+    code, told, _ = finish(begin(path))
+    assert (code, told[0]["event"], told[0]["mistakes"][0]["line"]) == (2, "failed", 2)
+    done = subprocess.run([*COMMAND, str(path)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"{path}:2:3: kafka.bootstrap.servers='nowhere'")
+
+
+def test_restarts(tmp_path):
+    """A query that fails is started again so often; the status says so; then the run fails."""
+    (tmp_path / "failing_sink.py").write_text(FAILING)
+    path = tmp_path / "p.yaml"
+
+    def write(fails, restarts):
+        sink = f"{{sink_id: own, name: 'failing_sink:Failing', arguments: {{fails: {fails}}}}}"
+        path.write_text(
+            f"source: {{rate: {{rows_per_second: 10}}}}\nsinks: [python: {sink}]\n"
+            f"checkpoint: state-{fails}\nrestarts: {restarts}\ntrigger: available-now\n{QUICK}"
+        )
+
+    write(2, 2)
+    code, told, err = finish(begin(path))
+    assert code == 0, err
+    assert [each["restart"] for each in told if each["event"] == "restarting"] == [1, 2]
+    assert [each["restarts"] for each in told if each["event"] == "started"] == [0, 1, 2]
+    assert told[-1]["restarts"] == 2
+    write(9, 1)
+    code, told, err = finish(begin(path))
+    assert (code, told[-1]["code"]) == (1, 1)
+    assert told[-1]["error"].startswith("TWOPHASE_STORE_UNAVAILABLE: not now")
+    assert "Spark's own log is" in err

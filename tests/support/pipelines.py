@@ -1,0 +1,105 @@
+"""Pipelines from files, run by the real command in a process of its own, or in this one."""
+
+import json
+import signal
+import subprocess
+import sys
+from uuid import uuid4
+
+from confluent_kafka import Producer
+
+from twophase.pipeline.frames import make_views
+from twophase.pipeline.load import load_pipeline
+from twophase.pipeline.runner import Runner
+from twophase.pipeline.stopping import Stop
+
+COMMAND = [sys.executable, "-m", "twophase", "run"]
+# Short runs on few cores: compiling and collecting in parallel costs more than it brings.
+QUICK = """spark:
+  master: local[2]
+  conf:
+    spark.sql.shuffle.partitions: 2
+    spark.driver.extraJavaOptions: -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+"""
+
+
+def kafka_to_kafka(folder, servers, source, target, *, rows_per_batch=100, more=""):
+    """Write a file that doubles the numbers of a topic; return its path."""
+    path = folder / "p.yaml"
+    path.write_text(f"""\
+kafka:
+  kafka.bootstrap.servers: {servers}
+source:
+  kafka:
+    topic: {source}
+    max_rows_per_batch: {rows_per_batch}
+steps:
+  - view: numbers
+    sql: SELECT key, CAST(CAST(value AS STRING) AS BIGINT) AS number FROM source
+  - view: doubled
+    sql: |
+      SELECT key, CAST(2 * number AS STRING) AS value
+      FROM numbers
+sinks:
+  - kafka:
+      sink_id: run-{uuid4().hex[:8]}
+      topic: {target}
+checkpoint: checkpoint
+{QUICK}{more}""")
+    return path
+
+
+def fill(servers, topic, numbers):
+    """Write numbers to a topic."""
+    producer = Producer({"bootstrap.servers": servers})
+    for number in numbers:
+        producer.produce(topic, value=str(number), key=str(number))
+    assert producer.flush(30) == 0
+
+
+def run_here(path, session, stop=None, tell=None, *, available_now=True):
+    """Run a file in this process's session; return how it ended and what it told."""
+    told = []
+    loaded = load_pipeline(path)
+    frame = make_views(loaded, session)
+
+    def both(event):
+        told.append(event)
+        if tell is not None:
+            tell(event)
+
+    runner = Runner(loaded, frame, stop or Stop(), both, available_now=available_now)
+    return runner.run(), told
+
+
+def begin(path, *arguments):
+    """Begin the command; what it tells comes as JSON."""
+    return subprocess.Popen(
+        [*COMMAND, str(path), "--output", "json", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def finish(process, timeout_s=120):
+    """Wait for the end; return exit code, what was told, and stderr."""
+    out, err = process.communicate(timeout=timeout_s)
+    assert "Traceback" not in err, err
+    return process.returncode, [json.loads(line) for line in out.splitlines()], err
+
+
+def until(process, wanted):
+    """Read what is told until something is as wanted; return it all."""
+    told = []
+    while not told or not wanted(told[-1]):
+        line = process.stdout.readline()
+        assert line, process.stderr.read()
+        told.append(json.loads(line))
+    return told
+
+
+def stop(process):
+    """Ask for the end, as a service manager does."""
+    process.send_signal(signal.SIGTERM)
