@@ -1,5 +1,6 @@
 """A run as people follow it: one line that moves on a terminal, plain lines elsewhere."""
 
+import math
 import sys
 import time
 from types import TracebackType
@@ -36,7 +37,7 @@ class TextTeller:
         )
         self._rows: dict[str, int] = {}
         self._batches: dict[str, int] = {}
-        self._said_s = 0.0
+        self._said_s = -math.inf
         self._status = Status()
 
     def __enter__(self) -> Self:
