@@ -6,13 +6,12 @@ Unlike the time of day they hardly depend on what else the machine does.
 import os
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
 from bench.report import Figure
-from bench.spark.batch import SPARK, SPARK_TUNED, TASK, tuned
-from bench.spark.roles import BROKER, JVM, WORKER, roles
+from bench.spark.batch import SPARK, SPARK_TUNED, WAYS, tuned, ways
+from bench.spark.roles import BROKER, DRIVER, JVM, WORKER, roles
 from bench.spark.setting import NOOP, Side, Topics, orders
 from bench.turns import turn_by_turn
 
@@ -31,31 +30,28 @@ def measure(spark: SparkSession, topics: Topics, rows: int, runs: int) -> Iterat
             side.write(frame, topics.servers, topic)
             return spent_s() - before
 
-    ours = Side("twophase", ours=True)
-    nothing, *written = turn_by_turn(
-        (Side(NOOP), ours, replace(ours, scope=TASK), Side(SPARK), *tuned("lz4")),
-        runs,
-        spent,
-        warm_up=1,
-    )
+    sides = (Side(NOOP), *ways(), Side(SPARK), *tuned("lz4"))
+    nothing, *written = turn_by_turn(sides, runs, spent, warm_up=1)
+    each = len(WAYS) + 1
     yield Figure("orders, made and thrown away: all processes", UNIT, totals(nothing), lower=True)
-    for codec, peer, (batch, task, theirs) in (
-        ("defaults", SPARK, written[:3]),
-        ("lz4", SPARK_TUNED, written[3:]),
+    for codec, peer, (*mine, theirs) in (
+        ("defaults", SPARK, written[:each]),
+        ("lz4", SPARK_TUNED, written[each:]),
     ):
-        for scope, mine in (("batch", batch), (TASK, task)):
-            name = f"orders, batch write, {codec}, {scope} scope: all processes"
-            yield Figure(name, UNIT, totals(mine), peer, totals(theirs), lower=True)
-    yield from by_role(*written[3:])
+        for way, our in zip(WAYS, mine, strict=True):
+            name = f"orders, batch write, {codec}, {way}: all processes"
+            yield Figure(name, UNIT, totals(our), peer, totals(theirs), lower=True)
+    yield from by_role(*written[each:])
 
 
-def by_role(batch: Spent, task: Spent, theirs: Spent) -> Iterator[Figure]:
+def by_role(*found: Spent) -> Iterator[Figure]:
     """Yield what each kind of process used, where codecs are the same."""
-    for scope, mine in (("batch", batch), (TASK, task)):
-        for role in (JVM, WORKER, BROKER):
+    *ours, theirs = found
+    for way, mine in zip(WAYS, ours, strict=True):
+        for role in (JVM, WORKER, DRIVER, BROKER):
             our, their = (tuple(run[role] for run in side) for side in (mine, theirs))
             peer = (SPARK_TUNED, their) if all(their) else ()
-            name = f"orders, batch write, lz4, {scope} scope: {role}"
+            name = f"orders, batch write, lz4, {way}: {role}"
             yield Figure(name, UNIT, our, *peer, lower=True)
 
 
@@ -65,7 +61,7 @@ def totals(runs: Spent) -> tuple[float, ...]:
 
 
 def spent_s() -> Counter[str]:
-    """Return what the processes below this one have used so far, by what they are."""
+    """Return what the processes have used so far, by what they are."""
     spent: Counter[str] = Counter()
     for role, folder in roles():
         fields = (folder / "stat").read_text().rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""The processes below this one that take part in a write, by what they do in it."""
+"""The processes that take part in a write, by what they do in it."""
 
 import os
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from twophase.verify.processes import descendants
 
-WORKER, BROKER, JVM = "Python workers", "broker", "Spark's JVM"
+WORKER, BROKER, JVM, DRIVER = "Python workers", "broker", "Spark's JVM", "driver"
 # What a command line holds.
 _MARKS = {
     b"pyspark.daemon": WORKER,
@@ -16,7 +16,8 @@ _MARKS = {
 
 
 def roles() -> Iterator[tuple[str, Path]]:
-    """Yield what each process is and where the system shows it; the driver itself is left out."""
+    """Yield what each process is and where the system shows it; this one is the driver."""
+    yield DRIVER, Path(f"/proc/{os.getpid()}")
     for each in descendants(os.getpid()):
         folder = Path(f"/proc/{each.pid}")
         command = (folder / "cmdline").read_bytes()

@@ -88,6 +88,7 @@ class Side:
     ours: bool = False
     partitions: int = PARTITIONS
     scope: str = "batch"
+    path: str = "auto"
 
     def write(self, frame: DataFrame, servers: str, topic: str) -> float:
         """Write all rows once and return the seconds it took."""
@@ -103,7 +104,7 @@ class Side:
 
     def _write_ours(self, frame: DataFrame, topic: str, options: Mapping[str, str]) -> None:
         if self.scope == "batch":
-            sink = KafkaSink(sink_id="bench", topic=topic, options=options)
+            sink = KafkaSink(sink_id="bench", topic=topic, options=options, path=self.path)
             sink.write(frame, run_id=uuid4().hex)
             return
         # A job of its own each time, as another one that finds decisions of the last would be.
@@ -130,7 +131,9 @@ class Side:
             writer = writer.trigger(availableNow=True)
         if self.ours:
             name = uuid4().hex
-            sink = KafkaSink(sink_id=name, topic=topic, options=options, scope=self.scope)
+            sink = KafkaSink(
+                sink_id=name, topic=topic, options=options, scope=self.scope, path=self.path
+            )
             return writer.foreachBatch(sink).start()
         return writer.format("kafka").options(**options).option("topic", topic).start()
 

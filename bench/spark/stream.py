@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from bench.report import Figure
-from bench.spark.batch import SPARK, SPARK_TUNED, by_scope, tuned
+from bench.spark.batch import SPARK, SPARK_TUNED, by_way, tuned
 from bench.spark.setting import Side, Topics, orders, read_topic
 from bench.turns import turn_by_turn
 
@@ -39,7 +39,7 @@ def large(spark: SparkSession, topics: Topics, rows: int, runs: int) -> Iterator
 
         found = turn_by_turn(tuned("lz4"), runs, rows_per_s)
     name = f"orders, Kafka to Kafka, {size:,} rows a batch, lz4"
-    yield from by_scope(name, found, SPARK_TUNED, 0.85, 1.2)
+    yield from by_way(name, found, SPARK_TUNED, 0.85, 1.2)
 
 
 def small(spark: SparkSession, topics: Topics, runs: int) -> Figure:

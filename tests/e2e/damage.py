@@ -30,7 +30,7 @@ from twophase.kafka.identity import TopicPartition
 from twophase.kafka.options import KafkaOptions
 from twophase.kafka.transactions import Transactions
 from twophase.kafka.wire import Wire
-from twophase.spark import routed_path
+from twophase.spark import routed_path, worker_path
 from twophase.spark.placing import placed
 from twophase.spark.routed import ORDER, SPARK_SCHEMA, blocks_of
 from twophase.spark.tasks import SENT_SCHEMA, EncodeTask, SendTask
@@ -270,12 +270,12 @@ class Program:
 
     def trusted(self, topic):
         """Spark sees nothing, and the driver trusts the blocks."""
-        check = routed_path.check
-        routed_path.check = trusting
+        check = worker_path.check
+        worker_path.check = trusting
         try:
             self.mixed("trusted", topic, noticed=False)
         finally:
-            routed_path.check = check
+            worker_path.check = check
 
     def from_shuffle(self, topic):
         """The send tasks read the shuffle itself, and nothing is materialised."""

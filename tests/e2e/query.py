@@ -15,7 +15,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from twophase import configure_spark
-from twophase.spark import routed_path
+from twophase.spark import routed_path, worker_path
 from twophase.spark.kafka_sink import KafkaSink
 
 
@@ -48,9 +48,12 @@ class Murderous:
 
 def make_murderous(kind, memory):
     """Wrap the tasks of one kind."""
-    name = {"encode": "EncodeTask", "send": "SendTask"}[kind]
-    task = getattr(routed_path, name)
-    setattr(routed_path, name, lambda *args, **more: Murderous(task(*args, **more), memory))
+    home, name = {
+        "encode": (worker_path, "EncodeTask"),
+        "send": (routed_path, "SendTask"),
+    }[kind]
+    task = getattr(home, name)
+    setattr(home, name, lambda *args, **more: Murderous(task(*args, **more), memory))
 
 
 def main(arguments):

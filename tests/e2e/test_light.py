@@ -81,7 +81,7 @@ def test_a_stream_weighs_again_after_a_heavy_row(spark, kafka, topic, tmp_path):
     tried = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "twophase.spark.routed_path.light_rows",
+            "twophase.spark.worker_path.light_rows",
             lambda frame: tried.append(1) or light_rows(frame),
         )
         for number, value in enumerate(("a", "b" * 20_000, "c")):

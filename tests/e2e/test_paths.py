@@ -44,8 +44,8 @@ def make_sink(kafka, topic):
         sink.close()
 
 
-def test_both_paths_write_the_same(spark, kafka, make_topic, make_sink):
-    """The same partitions, keys, values, headers and order of each key by either path."""
+def test_all_paths_write_the_same(spark, kafka, make_topic, make_sink):
+    """The same partitions, keys, values, headers and order of each key by every path."""
     frame = spark.range(3_000, numPartitions=4).selectExpr(
         "CAST(id % 17 AS STRING) AS key",
         "IF(id % 5 = 0, NULL, CAST(id AS STRING)) AS value",
@@ -53,13 +53,13 @@ def test_both_paths_write_the_same(spark, kafka, make_topic, make_sink):
         "timestamp_millis(unix_millis(now())) AS timestamp",
     )
     found = []
-    for path in ("driver", "routed"):
+    for path in ("driver", "routed", "local"):
         topic = make_topic(kafka, partitions=3)
         record = make_sink(topic=topic, sink_id=f"s-{topic}", path=path).write(frame, run_id="r")
         assert (record.path, record.rows, record.outcome) == (path, 3_000, "committed")
         rows = read(kafka.bootstrap_servers, topic)
         found.append([(row.partition, row.key, row.value, row.headers) for row in rows])
-    assert found[0] == found[1]
+    assert found[0] == found[1] == found[2]
     assert len(found[0]) == 3_000
 
 
@@ -86,7 +86,7 @@ def test_rows_without_keys_are_spread_over_the_batches(files, checkpoint, kafka,
 
 
 def test_the_path_follows_the_size_of_the_batches(files, checkpoint, kafka, topic, make_sink):
-    """Unknown: routed. Small before: the driver. Too large for it: routed, and the next one too."""
+    """Unknown: the workers. Small before: the driver. Too large for it: the workers again."""
     for rows in (10, 20, 300_000, 30, 40):
         files.add({"k": "a", "v": "x" * 90, "n": rows})
     frame = files.frame().selectExpr(*PLAIN, "explode(sequence(1, n)) AS partition")
@@ -98,9 +98,9 @@ def test_the_path_follows_the_size_of_the_batches(files, checkpoint, kafka, topi
     assert sorted(sizes) == [10, 20, 30, 40, 300_000]
     large = sizes.index(300_000)
     expected = ["driver"] * 5
-    expected[0] = expected[large] = "routed"
+    expected[0] = expected[large] = "local"
     if large + 1 < 5:
-        expected[large + 1] = "routed"
+        expected[large + 1] = "local"
     assert [path for _, path in found] == expected
     assert len(read(kafka.bootstrap_servers, topic)) == 300_100
 
@@ -143,7 +143,7 @@ def test_state_stays_right_when_the_guess_was_wrong(files, checkpoint, kafka, to
     )
     sink = make_sink(path="driver")
     run(counts, sink, checkpoint, mode="update")
-    assert [record.path for record in sink.records] == ["routed"] * 3
+    assert [record.path for record in sink.records] == ["local"] * 3
     by_count = {}
     for row in read(kafka.bootstrap_servers, topic):
         by_count[row.value] = by_count.get(row.value, 0) + 1
@@ -155,7 +155,7 @@ def test_a_batch_that_spark_runs_again_through_the_driver(
 ):
     """The marker tells, whatever path the batch took."""
     files.add({"k": "a", "v": "once"})
-    for path in ("driver", "driver", "routed"):
+    for path in ("driver", "driver", "routed", "local"):
         sink = make_sink(path=path)
         run(files.frame().selectExpr(*PLAIN), sink, checkpoint)
         forget_last_commit(checkpoint)
@@ -163,7 +163,7 @@ def test_a_batch_that_spark_runs_again_through_the_driver(
     assert values(kafka.bootstrap_servers, topic) == [b"once"]
 
 
-@pytest.mark.parametrize("path", ["driver", "routed"])
+@pytest.mark.parametrize("path", ["driver", "routed", "local"])
 def test_the_plan_is_executed_once(path, spark, kafka, topic, make_sink, make_topic):
     """Also where each row names its topic: nothing is asked of the plan before its blocks."""
     other = make_topic(kafka, partitions=2)

@@ -28,7 +28,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark import TaskContext
 
-from twophase.spark import proof_query, routed_path
+from twophase.spark import proof_query, routed_path, worker_path
 from twophase.spark.kafka_sink import KafkaSink
 from twophase.spark.routed_path import RoutedPath
 
@@ -204,9 +204,12 @@ def plant(harm, notes):
     if kill == "between":
         kill_between(notes)
     elif kill:
-        name = {"encode": "EncodeTask", "send": "SendTask"}[kill]
-        task = getattr(routed_path, name)
-        setattr(routed_path, name, lambda *given, **more: Murderous(task(*given, **more), notes))
+        home, name = {
+            "encode": (worker_path, "EncodeTask"),
+            "send": (routed_path, "SendTask"),
+        }[kill]
+        task = getattr(home, name)
+        setattr(home, name, lambda *given, **more: Murderous(task(*given, **more), notes))
     if "slow_s" in harm:
         slow = routed_path.SendTask
         routed_path.SendTask = lambda *given: Slow(slow(*given), notes, harm["slow_s"])

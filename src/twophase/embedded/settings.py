@@ -124,6 +124,9 @@ def server_properties(
         "default.replication.factor": replicas,
         "group.initial.rebalance.delay.ms": 0,
         "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
+        # Each partition maps two files of this size when its first record comes, and the kernel
+        # fills the pages with zeros: with Kafka's 10 MB, 64 new partitions take a gigabyte.
+        "log.index.size.max.bytes": 1024 * 1024,
         "min.insync.replicas": in_sync,
         "offsets.topic.num.partitions": 4,
         "offsets.topic.replication.factor": replicas,

@@ -82,7 +82,7 @@ CLIENT = (
         "compression.type",
         "compression",
         choice({name: name for name in ("none", "gzip", "snappy", "lz4", "zstd")}),
-        "zstd",
+        "lz4",
         "how blocks are compressed, on the executors; one that would grow is left as it is",
         java="none",
     ),

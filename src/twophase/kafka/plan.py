@@ -15,6 +15,11 @@ from twophase.kafka.wire import Wire
 _MOST_BYTES = 2**30
 # Kafka's default of max.message.bytes, for a topic whose settings may not be read.
 _BLOCK_BYTES_USUAL: Final = 1_048_588
+_WINDOW_BYTES_MIN: Final = 8 * 2**20
+_WINDOW_BYTES_MAX: Final = 32 * 2**20
+# A broker works as long on a small block as on one of this size: with many partitions windows grow,
+# so that a block of each does not get smaller.
+_BLOCK_BYTES_ENOUGH: Final = 2**19
 # A broker reads no request above socket.request.max.bytes, 100 MB by default, and says nothing.
 _LETTER_BYTES_MAX: Final = 95_000_000
 
@@ -29,7 +34,8 @@ class EncodePlan:
 
     Rows are worked on in windows that weigh at most `window_bytes`, where a row weighs its bytes
     and 48 more; blocks do not span windows. Besides the rows given and the blocks handed out,
-    encoding takes at most twice the weight of a window, and 24 MB.
+    encoding takes at most twice the weight of a window, and 24 MB. A window that is not given is as
+    small as the blocks allow: one that fits into a processor's cache is worked on faster.
 
     With `dead` a row that cannot be written becomes a row of the dead-letter topic, which is among
     `partitions`; without, it is raised. `rules` are what topics demand by their own settings; they
@@ -42,7 +48,7 @@ class EncodePlan:
     level: int | None = None
     block_bytes: int = 1_000_000
     record_limit_bytes: int = 1_048_576
-    window_bytes: int = 32 * 2**20
+    window_bytes: int | None = None
     dead: DeadLetters | None = None
     rules: Mapping[str, TopicRule] = field(default_factory=dict)
     strict: bool = False
@@ -50,13 +56,25 @@ class EncodePlan:
     def __post_init__(self) -> None:
         check_level(self.codec, self.level)
         for name in ("block_bytes", "record_limit_bytes", "window_bytes"):
-            if not 0 < (found := getattr(self, name)) <= _MOST_BYTES:
+            found = getattr(self, name)
+            if found is not None and not 0 < found <= _MOST_BYTES:
                 raise ConfigurationError(f"{name} is {found}; allowed are 1 to {_MOST_BYTES}")
         if self.topic is not None and self.topic not in self.partitions:
             raise ConfigurationError(f"topic {self.topic!r} has no known number of partitions")
         for topic, count in self.partitions.items():
             if count < 1:
                 raise ConfigurationError(f"topic {topic!r} has {count} partitions; it needs one")
+
+    @property
+    def window(self) -> int:
+        """What a window weighs at most."""
+        if self.window_bytes is not None:
+            return self.window_bytes
+        if self.topic is None:
+            return _WINDOW_BYTES_MAX
+        blocks = self.partitions[self.topic] * min(self.block_bytes, _BLOCK_BYTES_ENOUGH)
+        least = max(_WINDOW_BYTES_MIN, 2 * self.block_bytes)
+        return min(max(least, blocks), max(least, _WINDOW_BYTES_MAX))
 
     def rule(self, topic: str) -> TopicRule:
         """Return what is demanded of the rows of a topic beside what Kafka demands of all."""

@@ -67,7 +67,7 @@ class _Encoding:
         self._plan, self._now_ms, self._spread = plan, now_ms, Spread(spread_from)
         self._sieve = None if plan.dead is None else Sieve(plan, plan.dead, now_ms)
         self._letter_plan: EncodePlan | None = None
-        self._letter_windows = Windows(plan.window_bytes)
+        self._letter_windows = Windows(plan.window)
 
     def checked(
         self, batches: Iterable[pa.RecordBatch]
@@ -89,7 +89,7 @@ class _Encoding:
 
     def blocks(self, batches: Iterable[tuple[pa.RecordBatch, list[int]]]) -> Iterator[Block]:
         """Yield the blocks of the rows that were checked, window after window."""
-        regrouped = Windows(self._plan.window_bytes)
+        regrouped = Windows(self._plan.window)
         for batch, weights in batches:
             for window in regrouped.add(batch, weights):
                 yield from self._blocks_of(window, self._plan, self._reject)

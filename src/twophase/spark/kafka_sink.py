@@ -34,6 +34,7 @@ from twophase.spark.kafka_by_task import (
     kafka_by_task,
 )
 from twophase.spark.light import job_may_guess, stream_may_guess
+from twophase.spark.local_path import large_path
 from twophase.spark.path import Path, Size, choose, likely_light
 from twophase.spark.planned import PlannedBounds
 from twophase.spark.stream import SinkObject, StreamBatch, stream_batch, wall_ms
@@ -56,7 +57,8 @@ class KafkaSink:
 
     `sink_id` names the sink for ever: transactional id and marker derive from it, and two queries
     must not share one. Columns and `kafka.*` options are those of Spark's own Kafka sink. `path`
-    forces small batches through the driver or all batches over the executors. Each of `hooks` is
+    forces small batches through the driver, or all batches over the executors ("routed") or files
+    of this machine ("local", for local masters). Each of `hooks` is
     handed one record per batch (`twophase.observe`).
 
     Over Spark Connect `owner`, a name for the query for ever, and `checkpoint`, its
@@ -199,12 +201,14 @@ class KafkaSink:
             check_not_written(place, now)
             wire, store = self._connected()
             self._add_source(store, call)
-            path = choose(self._size, call.rows_in) if self._path is Path.AUTO else self._path
+            large = large_path(frame, self._path)
+            path = choose(self._path, self._size, call.rows_in, large)
             engine = SparkEngine(
                 chosen,
                 wire,
                 self._topic,
                 path,
+                large=large,
                 batch=batch_id,
                 planned=self._planned.begin(call.run_id, frame),
                 light=lambda: likely_light(self._size) and stream_may_guess(chosen),
@@ -240,7 +244,8 @@ class KafkaSink:
         name = SinkName(self._name.sink_id, run_id)
         if not self._transactional:
             return self._write_plainly(chosen, 0, name)
-        path = choose(None, None) if self._path is Path.AUTO else self._path
+        large = large_path(frame, self._path)
+        path = choose(self._path, None, None, large)
         batch = Batch(RUN_OWNER, 0, "", first_try=False)
         with self._open_wire() as wire:
             store = self._store_of(name, wire)
@@ -249,6 +254,7 @@ class KafkaSink:
                 wire,
                 self._topic,
                 path,
+                large=large,
                 light=lambda: job_may_guess(chosen),
                 dead=self._dead_letters(name, 0),
             )

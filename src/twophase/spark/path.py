@@ -1,9 +1,12 @@
-"""Which way a batch takes: through the driver or routed over the executors; decided before it runs.
+"""Which way a batch takes: through the driver, or over Spark's workers; decided before it runs.
 
 A small batch is faster through the driver: a hop to a Python worker and a shuffle cost more than
 encoding a few thousand rows. How large a batch will be is not known before it is computed, so it is
 guessed from the batch before and from the range of source offsets; a wrong guess costs a second
 execution of the plan, never memory (driver_path.py).
+
+What the workers encode is routed through Spark to those that send it, or, where all of them share
+the driver's machine, left in files there for the driver to send (local_path.py).
 """
 
 from dataclasses import dataclass
@@ -24,6 +27,7 @@ class Path(StrEnum):
     AUTO = "auto"
     DRIVER = "driver"
     ROUTED = "routed"
+    LOCAL = "local"
 
     @classmethod
     def parse(cls, value: str) -> "Path":
@@ -57,12 +61,17 @@ def likely_light(before: Size | None) -> bool:
     )
 
 
-def choose(before: Size | None, rows_in: int | None) -> Path:
-    """Return the path for a batch that reads `rows_in` rows, after the batch `before` it."""
+def choose(wish: Path, before: Size | None, rows_in: int | None, large: Path) -> Path:
+    """Return the path for a batch that reads `rows_in` rows, after the batch `before` it.
+
+    `large` is the one for batches that are not small.
+    """
+    if wish is not Path.AUTO:
+        return wish
     if before is None or before.rows_in == 0:
         # The first batch of a run is often a backlog: where nothing is known, expect much.
         small = rows_in is not None and rows_in <= _SMALL_ROWS
-        return Path.DRIVER if small else Path.ROUTED
+        return Path.DRIVER if small else large
     growth = rows_in / before.rows_in if rows_in is not None and before.rows_in else 1.0
     small = before.rows * growth <= _SMALL_ROWS and before.bytes * growth <= _SMALL_BYTES
-    return Path.DRIVER if small else Path.ROUTED
+    return Path.DRIVER if small else large

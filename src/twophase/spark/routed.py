@@ -1,7 +1,8 @@
 """The form in which blocks travel between Spark's tasks: few, large, opaque rows.
 
 A row is a block with its label, or the manifest of one encode attempt for one routed partition,
-told apart by a null topic, or the mark of an encode task that has met a heavy row.
+told apart by a null topic, or the mark of an encode task that has met a heavy row. Where a block
+lies in a file (block_files.py) its row has no body, and says where in the file it begins.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,13 +32,15 @@ SCHEMA: Final = pa.schema(
         ("base_ms", pa.int64()),
         ("max_ms", pa.int64()),
         ("codec", pa.int32()),
+        ("offset", pa.int64()),
         ("body", pa.binary()),
     ]
 )
 # The same in Spark's words.
 SPARK_SCHEMA: Final = (
     "routed int, topic string, partition int, task int, attempt long, sequence int, rows int,"
-    " bytes long, checksum long, digest string, base_ms long, max_ms long, codec int, body binary"
+    " bytes long, checksum long, digest string, base_ms long, max_ms long, codec int, offset long,"
+    " body binary"
 )
 _MANIFEST, _HEAVY = -1, -2
 _LABEL_FIELDS: Final = tuple(field.name for field in fields(Label))
@@ -71,20 +74,30 @@ class Bundle:
         if parts:
             yield _block_rows(parts)
 
+    def close(self) -> None:
+        """Forget what is in it."""
+        self._parts = []
+
 
 def _block_rows(parts: list[tuple[int, Label, Block]]) -> pa.RecordBatch:
-    cells: dict[str, list[Any]] = {
-        "routed": [routed for routed, _, _ in parts],
-        "base_ms": [block.base_timestamp_ms for _, _, block in parts],
-        "max_ms": [block.max_timestamp_ms for _, _, block in parts],
-        "codec": [int(block.codec) for _, _, block in parts],
+    rows = rows_batch([label_row(*part) for part in parts])
+    bodies = _bodies([block.body for _, _, block in parts])
+    return rows.set_column(rows.schema.get_field_index("body"), "body", bodies)
+
+
+def rows_batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    """Return rows in the form in which they travel; what they do not tell is null."""
+    return pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+
+
+def label_row(routed: int, label: Label, block: Block) -> dict[str, Any]:
+    """Return all that is known of a block but its body."""
+    return {name: getattr(label, name) for name in _LABEL_FIELDS} | {
+        "routed": routed,
+        "base_ms": block.base_timestamp_ms,
+        "max_ms": block.max_timestamp_ms,
+        "codec": int(block.codec),
     }
-    for name in _LABEL_FIELDS:
-        cells[name] = [getattr(label, name) for _, label, _ in parts]
-    nothing = [None] * len(parts)
-    columns = [pa.array(cells.get(field.name, nothing), field.type) for field in SCHEMA]
-    columns[SCHEMA.get_field_index("body")] = _bodies([block.body for _, _, block in parts])
-    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
 def _bodies(bodies: list[pa.Buffer]) -> pa.Array:
@@ -108,13 +121,13 @@ def manifest_rows(manifests: Iterable[tuple[int, Manifest]]) -> pa.RecordBatch:
         }
         for routed, manifest in manifests
     ]
-    return pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+    return rows_batch(rows)
 
 
 def heavy_mark() -> pa.RecordBatch:
     """Return the row that says: there is a row which is not light, so none of this is whole."""
     row = {"routed": 0, "partition": -1, "task": -1, "attempt": -1, "sequence": _HEAVY}
-    return pa.RecordBatch.from_pylist([row], schema=SCHEMA)
+    return rows_batch([row])
 
 
 def has_heavy(labels: pa.Table) -> bool:
@@ -140,17 +153,21 @@ def blocks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Block]:
     for batch in batches:
         bodies = batch.column("body")
         for at, row in enumerate(batch.drop_columns(["body"]).to_pylist()):
-            if row["topic"] is None:
-                continue
-            yield Block(
-                topic=row["topic"],
-                partition=row["partition"],
-                count=row["rows"],
-                base_timestamp_ms=row["base_ms"],
-                max_timestamp_ms=row["max_ms"],
-                codec=Codec(row["codec"]),
-                body=bodies[at].as_buffer(),
-            )
+            if row["topic"] is not None:
+                yield block_of(row, bodies[at].as_buffer())
+
+
+def block_of(row: dict[str, Any], body: pa.Buffer) -> Block:
+    """Return the block that a row tells of."""
+    return Block(
+        topic=row["topic"],
+        partition=row["partition"],
+        count=row["rows"],
+        base_timestamp_ms=row["base_ms"],
+        max_timestamp_ms=row["max_ms"],
+        codec=Codec(row["codec"]),
+        body=body,
+    )
 
 
 def _label(row: dict[str, Any]) -> Label:

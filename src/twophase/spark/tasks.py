@@ -3,14 +3,15 @@
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 
 from twophase.commit.manifest import Label, manifest_of
-from twophase.commit.summary import PartitionSummary
+from twophase.commit.summary import PartitionSummary, Summary
 from twophase.errors import StoreUnavailable, TwoPhaseError
-from twophase.kafka.blocks import together
+from twophase.kafka.blocks import Block, together
 from twophase.kafka.counts import PartitionCounts
 from twophase.kafka.dead_letters import DeadLetters
 from twophase.kafka.identity import Identity
@@ -20,6 +21,7 @@ from twophase.kafka.records import encode_stream
 from twophase.kafka.sender import TOGETHER_BYTES, Sender
 from twophase.kafka.summaries import Tally, checksum_of, confirmed
 from twophase.kafka.wire import Wire
+from twophase.spark.block_files import BlockFile
 from twophase.spark.light import HeavyRows, unflagged
 from twophase.spark.routed import Bundle, blocks_of, heavy_mark, manifest_rows
 from twophase.spark.workers import connection, task_context
@@ -33,6 +35,8 @@ SENT_SCHEMA = (
 class EncodeTask:
     """Rows of one task to blocks, each on its way to one routed partition.
 
+    With a `folder` the blocks are put into a file there, and only their labels go on.
+
     `counts` are the partitions of `topic` and of the dead-letter topic. Where topics come from a
     column, each task asks for those that it meets: to ask for them all before would execute the
     plan twice.
@@ -45,6 +49,7 @@ class EncodeTask:
     now_ms: int
     light: bool = False
     dead: DeadLetters | None = None
+    folder: str | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield every block, then the manifest for every routed partition, also for idle ones.
@@ -64,23 +69,25 @@ class EncodeTask:
         task, attempt = context.partitionId(), context.taskAttemptId()
         labels: dict[int, list[Label]] = {index: [] for index in range(self.routed)}
         sequences: dict[tuple[str, int], int] = defaultdict(int)
-        bundle = Bundle()
-        for block in encode_stream(batches, self._plan(), now_ms=self.now_ms, spread_from=task):
-            place = (block.topic, block.partition)
-            index = route(*place, self.routed)
-            label = Label(
-                *place,
-                task=task,
-                attempt=attempt,
-                sequence=sequences[place],
-                rows=block.count,
-                bytes=block.size_bytes,
-                checksum=checksum_of(block),
-            )
-            sequences[place] += 1
-            labels[index].append(label)
-            yield from bundle.add(index, label, block)
-        yield from bundle.rows()
+        blocks = encode_stream(batches, self._plan(), now_ms=self.now_ms, spread_from=task)
+        carrier = Bundle() if self.folder is None else BlockFile(self.folder, task, attempt)
+        with closing(carrier):
+            for block in blocks:
+                place = (block.topic, block.partition)
+                index = route(*place, self.routed)
+                label = Label(
+                    *place,
+                    task=task,
+                    attempt=attempt,
+                    sequence=sequences[place],
+                    rows=block.count,
+                    bytes=block.size_bytes,
+                    checksum=checksum_of(block),
+                )
+                sequences[place] += 1
+                labels[index].append(label)
+                yield from carrier.add(index, label, block)
+            yield from carrier.rows()
         yield manifest_rows(
             (index, manifest_of(task, attempt, found)) for index, found in labels.items()
         )
@@ -116,25 +123,26 @@ class SendTask:
             raise StoreUnavailable(
                 f"this is attempt {attempt} of a send task; only the driver sends a batch again"
             )
-        sender: Sender | None = None
-        tally = Tally()
         try:
-            sender = Sender(connection(self.options).wire, self.identity)
-            for blocks in together(blocks_of(batches), TOGETHER_BYTES):
-                for block in blocks:
-                    tally.add(block)
-                sender.send(*blocks)
-            sent = confirmed(tally.summary(), sender.flush())
+            with closing(Sender(connection(self.options).wire, self.identity)) as sender:
+                sent = send_all(sender, blocks_of(batches))
             rows = _sent_rows(sent.partitions)
         except TwoPhaseError as error:
             rows = _sent_rows((), error=str(error))
-        finally:
-            if sender is not None:
-                sender.close()
         # After an error too: Spark may still be writing them, and repeats a task whose pipe breaks.
         for _ in batches:
             pass
         yield rows
+
+
+def send_all(sender: Sender, blocks: Iterable[Block]) -> Summary:
+    """Send blocks as they come; return what they hold once the broker has confirmed all of them."""
+    tally = Tally()
+    for group in together(blocks, TOGETHER_BYTES):
+        for block in group:
+            tally.add(block)
+        sender.send(*group)
+    return confirmed(tally.summary(), sender.flush())
 
 
 def route(topic: str, partition: int, routed: int) -> int:

@@ -33,7 +33,19 @@ DRIVER, ROUTED = Path.DRIVER, Path.ROUTED
 )
 def test_choice(before, rows_in, path):
     """Small by the batch before and the rows to read: the driver; unknown or large: routed."""
-    assert choose(before, rows_in) is path
+    assert choose(Path.AUTO, before, rows_in, ROUTED) is path
+
+
+@pytest.mark.parametrize("wish", [Path.DRIVER, Path.ROUTED, Path.LOCAL])
+def test_a_wish_is_a_choice(wish):
+    """Whatever is known of the batch."""
+    assert choose(wish, None, 10, ROUTED) is wish
+
+
+def test_large_batches_go_the_way_that_the_master_allows():
+    """Where driver and workers share a disk, what would be routed stays in files."""
+    assert choose(Path.AUTO, None, None, Path.LOCAL) is Path.LOCAL
+    assert choose(Path.AUTO, None, 10, Path.LOCAL) is DRIVER
 
 
 @pytest.mark.parametrize(
@@ -52,7 +64,7 @@ def test_light_rows_are_likely_after_light_rows(before, light):
 
 
 def test_a_path_that_does_not_exist():
-    """The three that do are named."""
+    """Those that do are named."""
     with pytest.raises(ConfigurationError, match="path='direct' is not allowed; write one of au"):
         Path.parse("direct")
 
