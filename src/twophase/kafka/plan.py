@@ -74,7 +74,7 @@ class EncodePlan:
             return _WINDOW_BYTES_MAX
         blocks = self.partitions[self.topic] * min(self.block_bytes, _BLOCK_BYTES_ENOUGH)
         least = max(_WINDOW_BYTES_MIN, 2 * self.block_bytes)
-        return min(max(least, blocks), max(least, _WINDOW_BYTES_MAX))
+        return min(max(least, blocks), _WINDOW_BYTES_MAX)
 
     def rule(self, topic: str) -> TopicRule:
         """Return what is demanded of the rows of a topic beside what Kafka demands of all."""

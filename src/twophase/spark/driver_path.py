@@ -2,7 +2,7 @@
 
 The whole plan is executed, because state stores advance only by that; a `limit` would execute a
 part of it. What a task hands back is bounded all the same (bound.py): where a batch is beyond the
-bound it is not small, and takes the routed path. So the guess that it is small may be wrong at any
+bound it is not small, and goes over the workers. So the guess that it is small may be wrong at any
 size.
 """
 

@@ -18,7 +18,7 @@ _INTERPRETER = "spark.pyspark.python"
 _INTERPRETER_VARIABLE = "PYSPARK_PYTHON"
 _MASTER = "spark.master"
 # Not local-cluster, which has executors in JVMs of their own.
-_IN_THIS_JVM = re.compile(r"local(\[|$)")
+IN_ONE_JVM = re.compile(r"local(\[|$)")
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 # Since Spark 4.1. Over loopback TCP every task of a Python worker waits for a delayed
 # acknowledgement, some 40 ms on Linux.
@@ -56,7 +56,7 @@ def configure_spark(
     os.environ.setdefault(_INTERPRETER_VARIABLE, str(chosen))
     # A temporary folder of the user's own may have too long a path for a socket.
     chose = _UNIX_SOCKETS in options or "java.io.tmpdir" in str(options.get(_JAVA_OPTIONS, ""))
-    if _IN_THIS_JVM.match(str(options.get(_MASTER, ""))) and not chose:
+    if IN_ONE_JVM.match(str(options.get(_MASTER, ""))) and not chose:
         builder = builder.config(_UNIX_SOCKETS, "true")
     if _REDACTION not in options:
         builder = builder.config(_REDACTION, _SECRETS)

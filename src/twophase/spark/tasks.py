@@ -52,7 +52,7 @@ class EncodeTask:
     folder: str | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield every block, then the manifest for every routed partition, also for idle ones.
+        """Yield every block, or its label, then a manifest for every routed partition.
 
         With `light` the rows are a light form; a heavy one among them ends the task with a mark.
         """
