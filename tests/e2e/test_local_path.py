@@ -16,6 +16,7 @@ from support.readers import values
 from support.streams import Files, run
 
 from twophase.errors import CommitRejected, ConfigurationError, TwoPhaseError
+from twophase.kafka import delivery
 from twophase.kafka.blocks import HEADER_BYTES
 from twophase.spark import local_path
 from twophase.spark.kafka_sink import KafkaSink
@@ -193,7 +194,8 @@ def test_without_either_the_flipped_byte_would_be_there(spark, frame, kafka, top
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LocalPath, "prepare", lambda path: told.append(prepare(path)) or told[0])
-        doubles = {"stored_blocks": unchecked, "send_all": trusting}
+        patch.setattr(delivery, "send_all", trusting)
+        doubles = {"stored_blocks": unchecked}
         record = write_flipped(spark, frame, make_sink, **doubles)
     assert record.outcome == "committed"
     found = sorted(values(kafka.bootstrap_servers, topic))
@@ -310,9 +312,7 @@ def test_files_are_refused_where_machines_are_many(frame, make_sink, monkeypatch
 
 def test_rows_that_are_to_be_encrypted_on_disks_are_in_no_file(frame, make_sink, monkeypatch):
     """Spark encrypts what it shuffles and keeps, where it is told to; these files it does not."""
-    conf = frame.sparkSession.conf
-    said = {"spark.io.encryption.enabled": "true"}
-    monkeypatch.setattr(type(conf), "get", lambda _, name, *default: said.get(name, *default))
+    monkeypatch.setattr(frame.sparkSession.sparkContext, "_encryption_enabled", True)
     assert large_path(frame, Way.AUTO) is Way.ROUTED
     with pytest.raises(ConfigurationError, match="blocks in files are not encrypted; leave path"):
         make_sink().write(frame, run_id="r")

@@ -13,18 +13,17 @@ when it is read.
 import shutil
 import tempfile
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from twophase.commit.summary import Summary
 from twophase.errors import ConfigurationError
 from twophase.kafka.counts import NO_LOOK
-from twophase.kafka.identity import Identity, TopicPartition
-from twophase.kafka.sender import Sender
-from twophase.kafka.transactions import Transactions
+from twophase.kafka.delivery import send_batch
+from twophase.kafka.identity import Identity
 from twophase.sink import BlocksGone
 from twophase.spark.arrow_bound import arrow_bound
 from twophase.spark.block_files import stored_blocks, unwritable
@@ -33,14 +32,11 @@ from twophase.spark.jobs import asked
 from twophase.spark.path import Path as Way
 from twophase.spark.routed import ORDER, SPARK_SCHEMA
 from twophase.spark.session import IN_ONE_JVM
-from twophase.spark.tasks import EncodeTask, send_all
+from twophase.spark.tasks import EncodeTask
 from twophase.spark.worker_path import WorkerPath
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-_ENCRYPTION: Final = "spark.io.encryption.enabled"
 
 
 class LocalPath(WorkerPath):
@@ -71,13 +67,11 @@ class LocalPath(WorkerPath):
         """Send every block from this process."""
         if self._folder is None or self._labels is None:
             raise BlocksGone("the blocks were not computed, or are freed")
-        places = [TopicPartition(part.topic, part.partition) for part in summary.partitions]
-        Transactions(self._wire).add_partitions(identity, places)
         rows = (row for row in self._labels.to_pylist() if row["topic"] is not None)
+        blocks = stored_blocks(self._folder, rows)
         # Whoever sends again asks again: a leader may be why.
         leaders, self.look = self.look.leaders, NO_LOOK
-        with closing(Sender(self._wire, identity, leaders=leaders)) as sender:
-            return send_all(sender, stored_blocks(self._folder, rows))
+        return send_batch(self._wire, identity, summary, blocks, leaders)
 
     def free(self) -> None:
         """Delete the folder; an attempt that begins to write now finds it gone."""
@@ -114,8 +108,8 @@ def large_path(frame: "DataFrame", wish: Way) -> Way:
             f"the master is {master}; blocks in files of one machine are for the masters local, "
             "local[N] and local[*]"
         )
-    elif str(session.conf.get(_ENCRYPTION, "false")).lower() == "true":
-        refusal = f"{_ENCRYPTION} is true; blocks in files are not encrypted"
+    elif session.sparkContext._encryption_enabled:  # noqa: SLF001 - asked for by every batch
+        refusal = "spark.io.encryption.enabled is true; blocks in files are not encrypted"
     if wish is Way.LOCAL and refusal is not None:
         raise ConfigurationError(f"path is 'local', and {refusal}; leave path out")
     return Way.LOCAL if refusal is None and wish is not Way.ROUTED else Way.ROUTED
