@@ -5,9 +5,10 @@ import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from twophase.embedded.fetch import fetch_jars
+from twophase.options import HIDDEN_NAMES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,10 +28,7 @@ _UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 _REDACTION = "spark.redaction.regex"
 # Spark's own default, and what it does not know: Kafka's login modules and inline private keys,
 # which its own Kafka writer would show in the event log.
-_SECRETS = (
-    r"(?i)secret|password|token|access[._-]?key|api[._-]?key"
-    r"|sasl[.]jaas|keystore[.]key|private.key"
-)
+REDACTED: Final = f"(?i){HIDDEN_NAMES}|jaas|keystore"
 
 
 def configure_spark(
@@ -59,5 +57,5 @@ def configure_spark(
     if IN_ONE_JVM.match(str(options.get(_MASTER, ""))) and not chose:
         builder = builder.config(_UNIX_SOCKETS, "true")
     if _REDACTION not in options:
-        builder = builder.config(_REDACTION, _SECRETS)
+        builder = builder.config(_REDACTION, REDACTED)
     return builder.config(_INTERPRETER, str(chosen))
