@@ -82,8 +82,14 @@ class EncodePlan:
 
     def for_letters(self, dead: DeadLetters) -> "EncodePlan":
         """Return the plan of the dead-letter topic: rows as large as it takes, and no larger."""
-        said = self.rules.get(dead.topic, NO_RULE).block_bytes or _BLOCK_BYTES_USUAL
-        limit = min(said, _LETTER_BYTES_MAX)
+        rule = self.rules.get(dead.topic, NO_RULE)
+        if rule.key_needed:
+            raise ConfigurationError(
+                f"dead_letter_topic {dead.topic!r} is compacted; of letters with one key it would "
+                "keep the last one only, and take none without a key: set its cleanup.policy to "
+                "delete"
+            )
+        limit = min(rule.block_bytes or _BLOCK_BYTES_USUAL, _LETTER_BYTES_MAX)
         return replace(
             self,
             topic=dead.topic,
