@@ -1,0 +1,126 @@
+"""`twophase verify` over TLS and SASL, with few rights: it proves, and no secret is found."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from support.rights import rights_of
+from support.secured import SuperUser
+from support.waiting import wait_until
+from support.watched import Watched
+
+from twophase.embedded import EmbeddedKafka
+
+from .test_secrets import canary, escaped, found_in
+from .test_verify import counts
+
+PAGE = Path(__file__).parents[2] / "docs" / "verify.md"
+VERIFY = [sys.executable, "-m", "twophase", "verify", "--output", "json"]
+
+pytestmark = pytest.mark.long
+
+
+class Door:
+    """A cluster that asks who is there, its user `etl`, and all of etl's secrets."""
+
+    def __init__(self, cluster, password):
+        self.cluster, self.super_user = cluster, SuperUser(cluster)
+        self.rights = rights_of("verify", PAGE)
+        made = cluster._authority.issue("etl")
+        # A line from the middle of the key stands for it.
+        self.secrets = {
+            "password": password,
+            "private key": made.key.splitlines()[2],
+            "login module": "LoginModule required username",
+        }
+        by_certificate = cluster.client_options("etl", "SSL")
+        del by_certificate["ssl.keystore.location"]
+        self.key = by_certificate | {
+            "ssl.keystore.key": made.key,
+            "ssl.keystore.certificate.chain": made.chain,
+        }
+
+    def options(self, protocol, mechanism):
+        """Options with all secrets in them, the key inline."""
+        return self.key | self.cluster.client_options("etl", protocol, mechanism)
+
+
+@pytest.fixture(scope="module")
+def door():
+    password = canary("password")
+    with EmbeddedKafka(users={"etl": password}) as cluster:
+        yield Door(cluster, password)
+
+
+class Place:
+    """Folders for one run: what is searched, and beside it what holds secrets rightly."""
+
+    def __init__(self, folder):
+        self.searched, self.tmp = folder / "searched", folder / "tmp"
+        self.folder = folder
+        for made in (self.searched, self.tmp, folder / "conf"):
+            made.mkdir()
+        self.report = self.searched / "report.html"
+
+    def properties(self, options):
+        """Write a command's configuration."""
+        path = self.folder / "client.properties"
+        path.write_text("".join(f"{key}={escaped(value)}\n" for key, value in options.items()))
+        return str(path)
+
+    def environment(self):
+        """Let Spark write an event log of all that the verification does."""
+        events = self.tmp / "events"
+        events.mkdir()
+        (self.folder / "conf" / "spark-defaults.conf").write_text(
+            "spark.eventLog.enabled true\n"
+            "spark.eventLog.compress false\n"
+            f"spark.eventLog.dir {events.as_uri()}\n"
+        )
+        return {"TMPDIR": str(self.tmp), "SPARK_CONF_DIR": str(self.folder / "conf")}
+
+    def verified(self, *arguments):
+        """Run the command and keep all that it shows; return exit code and what it found."""
+        command = [*VERIFY, "--report", str(self.report), *arguments]
+        with Watched(command, kept=self.searched, **self.environment()) as watched:
+            code, out, told = watched.end()
+            wait_until(lambda: not watched.left())
+        (self.searched / "stdout").write_text(out)
+        (self.searched / "stderr").write_text(told)
+        commands = {each for several in watched.commands.values() for each in several}
+        (self.searched / "commands").write_bytes(b"\n".join(commands))
+        assert "Traceback" not in told
+        return code, json.loads(out or "null"), told
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Place(tmp_path)
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "PLAIN"])
+def test_it_proves_with_the_rights_of_its_page(door, place, mechanism):
+    """Exit code 0 with exactly these rights; topics and group are gone; no secret is found."""
+    door.super_user.grant("etl", *door.rights)
+    options = door.options("SASL_SSL", mechanism)
+    # Not a secret, and otherwise on the same ways as they.
+    planted = canary("planted")
+    options["client.id"] = planted
+    code, found, told = place.verified(
+        *("--command-config", place.properties(options)),
+        *("--for", "20s", "--rate", "300", "--faults", "kill-driver"),
+    )
+    assert code == 0, (found, told)
+    assert set(counts(found).values()) == {0}
+    assert found["verdict"]["rows_out"] == 6_000
+    assert found["faults"]["kill-driver"] >= 1
+    assert found["left"] == []
+    topics = door.super_user.admin.list_topics(timeout=10).topics
+    assert not [name for name in topics if name.startswith("twophase-verify-")]
+    assert found_in(place.searched, door.secrets) == []
+    where = {
+        file for _, file in found_in(place.searched, {"planted": planted, "p": found["prefix"]})
+    }
+    print(sorted(where))
+    assert 0
