@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.rights import rights_of
+from support.rights import names, rights_of
 from support.secured import SuperUser
 from support.waiting import wait_until
 from support.watched import Watched
@@ -44,6 +44,11 @@ class Door:
     def options(self, protocol, mechanism):
         """Options with all secrets in them, the key inline."""
         return self.key | self.cluster.client_options("etl", protocol, mechanism)
+
+    def left(self):
+        """Which topics of verifications are there."""
+        topics = self.super_user.admin.list_topics(timeout=10).topics
+        return sorted(name for name in topics if name.startswith("twophase-verify-"))
 
 
 @pytest.fixture(scope="module")
@@ -116,11 +121,66 @@ def test_it_proves_with_the_rights_of_its_page(door, place, mechanism):
     assert found["verdict"]["rows_out"] == 6_000
     assert found["faults"]["kill-driver"] >= 1
     assert found["left"] == []
-    topics = door.super_user.admin.list_topics(timeout=10).topics
-    assert not [name for name in topics if name.startswith("twophase-verify-")]
+    assert door.left() == []
     assert found_in(place.searched, door.secrets) == []
-    where = {
-        file for _, file in found_in(place.searched, {"planted": planted, "p": found["prefix"]})
+    # The search would have found them: what is no secret is found in each of these places.
+    seen = {
+        "prefix": found["prefix"],
+        "about": f"on {options['bootstrap.servers']}",
+        "planted": planted,
     }
-    print(sorted(where))
-    assert 0
+    hits = found_in(place.searched, seen)
+    print(sorted(hits))
+    for expected in (
+        ("prefix", "commands"),
+        ("prefix", "stdout"),
+        ("prefix", "stderr"),
+        ("prefix", "/checkpoint/offsets/"),
+        ("prefix", "/eventlog_v2_"),
+        ("prefix", "/history.jsonl"),
+        ("about", "report.html"),
+    ):
+        assert [hit for hit in hits if hit[0] == expected[0] and expected[1] in hit[1]], expected
+
+
+@pytest.mark.parametrize("at", [0, 1, 2, 4, 6])
+def test_a_right_is_missing(door, place, at):
+    """Nothing is proved, the right is named, what it made is gone, and no secret is found."""
+    right = door.rights[at]
+    door.super_user.grant("etl", *door.rights)
+    door.super_user.revoke("etl", right)
+    options = door.options("SASL_SSL", "PLAIN")
+    code, found, told = place.verified(
+        *("--command-config", place.properties(options)),
+        *("--for", "10s", "--rate", "100", "--faults", "kill-driver"),
+    )
+    assert (code, found) == (3, None), told
+    said = told.partition("nothing was proved: ")[2]
+    assert "TWOPHASE_ACCESS_DENIED" in said
+    # Without WRITE on any topic a broker gives no producer id, and names no topic.
+    assert names(right, said) or "or WRITE on the topic" in said, told
+    assert door.left() == []
+    # Also where Spark has begun, whose log is kept then.
+    assert ("the driver's log is " in told) == (at > 1)
+    assert found_in(place.searched, door.secrets) == []
+
+
+def test_what_may_not_be_deleted_is_named(door, place):
+    """It proves all the same, and says what it leaves."""
+    deletes = [right for right in door.rights if right.operation == "DELETE"]
+    door.super_user.grant("etl", *door.rights)
+    door.super_user.revoke("etl", *deletes)
+    options = door.options("SASL_SSL", "PLAIN")
+    code, found, told = place.verified(
+        *("--command-config", place.properties(options)),
+        *("--for", "10s", "--rate", "100", "--faults", "kill-driver"),
+    )
+    assert code == 0, (found, told)
+    own = [f"{found['prefix']}-in", f"{found['prefix']}-out", f"twophase.{found['prefix']}-out"]
+    assert found["left"] == own
+    assert found["deleted"] == []
+    assert f"left behind: {', '.join(own)}; delete it by hand: " in told
+    assert names(deletes[0], told)
+    assert door.left() == own[:2]
+    for done in door.super_user.admin.delete_topics(own[:2]).values():
+        done.result(30)

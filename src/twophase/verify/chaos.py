@@ -291,7 +291,7 @@ class _Storm:
         if trial.last_done() < 0:
             hopeless = StoreUnavailable(
                 f"the query of {trial.sink} ended by itself {supervisor.exits.total()} times before"
-                f" its first batch: {', '.join(supervisor.exits)}"
+                f" its first batch: {', '.join(supervisor.exits)}{supervisor.why_at_last()}"
             )
             hopeless.add_note(f"its last words: {trial.driver.last_words()}")
             raise hopeless
