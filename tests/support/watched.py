@@ -18,8 +18,8 @@ EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
 class Watched:
     """A command and all below it: `commands` are the command lines that each process has had.
 
-    With `kept` every file in the folders of TMPDIR has a second name there, so that what is deleted
-    in the end can still be read; not those in TMPDIR itself.
+    With `kept` every file below TMPDIR has a second name there, so that what is deleted in the end
+    can still be read.
     """
 
     def __init__(self, command, *, kept=None, **environment):
@@ -81,8 +81,6 @@ class Watched:
 
     def _keep(self):
         for folder, _, names in os.walk(self._written):
-            if Path(folder) == self._written:
-                continue
             for path in (Path(folder) / name for name in names):
                 with suppress(OSError):
                     node = path.stat(follow_symlinks=False).st_ino
