@@ -5,8 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from support.rights import names, rights_of
-from support.secured import SuperUser
+from support.secured import SuperUser, prefixed
 from support.waiting import wait_until
 from support.watched import Watched
 
@@ -17,6 +18,14 @@ from .test_verify import counts
 
 PAGE = Path(__file__).parents[2] / "docs" / "verify.md"
 VERIFY = [sys.executable, "-m", "twophase", "verify", "--output", "json"]
+
+PIPELINE = """\
+kafka: {kafka}
+source: {{kafka: {{topic: {source}}}}}
+steps: [{{view: rows, sql: "SELECT key, value FROM source"}}]
+sinks: [{{kafka: {{sink_id: own, topic: {target}}}}}]
+checkpoint: checkpoint
+"""
 
 pytestmark = pytest.mark.long
 
@@ -88,10 +97,10 @@ class Place:
         )
         return {"TMPDIR": str(self.tmp), "SPARK_CONF_DIR": str(self.folder / "conf")}
 
-    def verified(self, *arguments):
+    def verified(self, *arguments, **more):
         """Run the command and keep all that it shows; return exit code and what it found."""
         command = [*VERIFY, "--report", str(self.report), *arguments]
-        with Watched(command, kept=self.searched, **self.environment()) as watched:
+        with Watched(command, kept=self.searched, **self.environment(), **more) as watched:
             code, out, told = watched.end()
             wait_until(lambda: not watched.left())
         (self.searched / "stdout").write_text(out)
@@ -142,6 +151,40 @@ def test_it_proves_with_the_rights_of_its_page(door, place, mechanism):
         assert [hit for hit in hits if hit[0] == name and where in hit[1]], (name, where)
     # Nothing of the connection is left either where everybody may look.
     assert [path.name for path in place.tmp.iterdir() if path.name.startswith("twophase-")] == []
+
+
+def test_a_pipeline_of_ones_own(door, place):
+    """The same from a file, whose secrets come by reference; two rights more, and none of harm."""
+    source, target = door.super_user.make_topic(2), door.super_user.make_topic(2)
+    more = rights_of("verify a pipeline", PAGE, source=source, target=target)
+    door.super_user.grant("etl", *door.rights, *more)
+    producer = Producer(door.super_user.settings)
+    for number in range(3_000):
+        producer.produce(source, key=f"{number}".encode(), value=b"{}", partition=number % 2)
+    assert producer.flush(30) == 0
+    options = door.options("SASL_SSL", "SCRAM-SHA-512")
+    for name in ("ssl.keystore.key", "ssl.keystore.certificate.chain"):
+        kept = place.folder / name
+        kept.write_text(options[name])
+        options[name] = f"${{file:{kept}}}"
+    options["sasl.jaas.config"] = options["sasl.jaas.config"].replace(
+        door.secrets["password"], "${env:ETL_PASSWORD}"
+    )
+    path = place.folder / "pipeline.yaml"
+    path.write_text(PIPELINE.format(kafka=json.dumps(prefixed(options)), **locals()))
+    code, found, told = place.verified(
+        *("--pipeline", str(path), "--id-column", "key", "--faults", "kill-driver", "--for", "10s"),
+        ETL_PASSWORD=door.secrets["password"],
+    )
+    assert code == 0, (found, told)
+    assert found["verdict"]["rows_out"] == 3_000
+    assert found["faults"]["kill-driver"] >= 1
+    assert door.left() == found["left"] == []
+    assert door.super_user.values(target) == []
+    assert found_in(place.searched, door.secrets) == []
+    seen = {"planted": place.planted, "prefix": found["prefix"]}
+    where = {(name, path.partition("/")[0]) for name, path in found_in(place.searched, seen)}
+    assert {("planted", "events"), ("prefix", "commands"), ("prefix", "stdout")} <= where
 
 
 @pytest.mark.parametrize("at", [0, 1, 2, 4, 6])

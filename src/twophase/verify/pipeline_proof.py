@@ -27,6 +27,7 @@ from twophase.verify.ids import Ids
 from twophase.verify.proof import TARGET, Proof, ProofPlan, Told, unproved
 from twophase.verify.reader import read_all
 from twophase.verify.source import Source
+from twophase.verify.supervisor import reason_in
 from twophase.verify.trial import Trial
 from twophase.verify.verdict import Finding, Kind, Verdict
 
@@ -165,7 +166,10 @@ def _reference(subject: Subject, source: Source, folder: Path, settings: Mapping
     finally:
         driver.close()
     if code:
-        failed = StoreUnavailable(f"the pipeline failed in the run without faults, code {code}")
+        _, said = reason_in(driver.last_words())
+        failed = StoreUnavailable(
+            f"the pipeline failed in the run without faults, code {code}: {said or 'see its log'}"
+        )
         failed.add_note(driver.last_words())
         raise failed
     # Closed also where a row is refused: a consumer's thread would keep the process from ending.

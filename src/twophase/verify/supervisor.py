@@ -12,7 +12,9 @@ from twophase.verify.trial import Trial
 
 _POLL_S: Final = 0.05
 _OURS: Final = re.compile(r"(?P<name>TWOPHASE_[A-Z_]+)(?:: .*)?")
-_RAISED: Final = re.compile(r"^(?:[\w.]+\.)?(?P<name>\w+(?:Error|Exception))\b.*", re.MULTILINE)
+_RAISED: Final = re.compile(
+    r"^(?:[\w.]+\.)?(?P<name>\w+(?:Error|Exception)|PipelineWrong)\b.*", re.MULTILINE
+)
 _UNNAMED: Final = "unnamed"
 _SAID_CHARS: Final = 600
 
@@ -98,8 +100,11 @@ class Supervisor:
         with self._log.open("rb") as log:
             log.seek(self._said_before)
             text = log.read().decode(errors="replace")
-        found = list(_OURS.finditer(text)) or list(_RAISED.finditer(text))
-        if not found:
-            return _UNNAMED
-        self.last_said = found[-1][0][:_SAID_CHARS]
-        return found[-1]["name"]
+        name, self.last_said = reason_in(text)
+        return name
+
+
+def reason_in(text: str) -> tuple[str, str]:
+    """Return the error that a process has ended with, by its name and in its own words."""
+    found = list(_OURS.finditer(text)) or list(_RAISED.finditer(text))
+    return (found[-1]["name"], found[-1][0][:_SAID_CHARS]) if found else (_UNNAMED, "")
