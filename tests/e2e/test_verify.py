@@ -15,6 +15,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from support.waiting import wait_until
+from support.watched import BROKER, EXECUTOR, Watched
 
 VERIFY = [sys.executable, "-m", "twophase", "verify"]
 AUTHORIZER = {
@@ -134,3 +135,76 @@ def test_a_broker_that_denies(private_kafka, kind, said):
     assert "nothing was proved: TWOPHASE_" in told
     assert said in told
     assert "TWOPHASE_ACCESS_DENIED" in told
+
+
+def watched(*arguments, **environment):
+    """Watch the command while it runs."""
+    return Watched([*VERIFY, "--output", "json", *arguments], **environment)
+
+
+def ended(watch):
+    """Wait for its end, also of all that it has started; return what it found, and stderr."""
+    code, out, told = watch.end()
+    assert "Traceback" not in told
+    assert code == 0, (out, told)
+    found = json.loads(out)
+    assert set(counts(found).values()) == {0}
+    assert found["verdict"]["rows_in"] == found["verdict"]["rows_out"] > 0
+    assert found["left"] == []
+    wait_until(lambda: not watch.left(), 10)
+    return found, told
+
+
+def test_executors_are_killed(kafka):
+    """Executors in JVMs of their own, killed with -9 and replaced: nothing is lost."""
+    before = in_cluster(kafka)
+    with watched(
+        *("--bootstrap-server", kafka.bootstrap_servers, "--faults", "kill-executor"),
+        *("--for", "30s", "--rate", "500"),
+    ) as watch:
+        found, _ = ended(watch)
+    kills = found["faults"]["kill-executor"]
+    assert kills == found["done"]["executor killed"] >= 1
+    # Two for each start of the query, and more in the place of those that were killed.
+    assert len(watch.java(EXECUTOR)) > 2 * (found["restarts"] + 1)
+    wait_until(lambda: in_cluster(kafka) == before)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "faults"), [(1, ["kill-broker"]), (3, ["kill-driver", "pause", "kill-broker"])]
+)
+def test_brokers_are_killed(nodes, faults, tmp_path):
+    """On a cluster of its own the only broker, or one of three, among other faults."""
+    with watched(
+        *("--embedded", str(nodes), "--faults", ",".join(faults)),
+        *("--for", "60s", "--rate", "500"),
+        TMPDIR=str(tmp_path),
+    ) as watch:
+        found, _ = ended(watch)
+    assert list(found["faults"]) == faults
+    assert min(found["faults"].values()) >= 1
+    kills = found["faults"]["kill-broker"]
+    assert kills == found["done"]["broker killed"]
+    # Each was started again as another process.
+    assert len(watch.java(BROKER)) == nodes + kills
+    assert left_in(tmp_path) == []
+
+
+def test_interrupted_while_a_broker_is_down(tmp_path):
+    """Ctrl-C when nobody answers: exit code 130 soon, no process and no folder is left."""
+    with watched(
+        *("--embedded", "1", "--faults", "kill-broker", "--for", "5m"), TMPDIR=str(tmp_path)
+    ) as watch:
+        wait_until(lambda: any(not broker.alive for broker in watch.java(BROKER)), 120)
+        watch.process.send_signal(signal.SIGINT)
+        code, out, told = watch.end(60)
+        wait_until(lambda: not watch.left(), 10)
+    assert (code, out) == (130, "")
+    assert "Traceback" not in told
+    assert told.endswith("interrupted\n")
+    assert left_in(tmp_path) == []
+
+
+def left_in(folder):
+    """What is in a folder for temporary files, but for what the JVM itself keeps there."""
+    return [path.name for path in folder.iterdir() if not path.name.startswith("hsperfdata_")]

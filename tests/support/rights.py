@@ -14,9 +14,9 @@ from twophase.errors import AccessDenied
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 
 
-def rights_of(section, **names):
+def rights_of(section, page=PAGE, **names):
     """Return the rights that a section of docs/security.md lists, with these names put in."""
-    text = PAGE.read_text()
+    text = page.read_text()
     begin = text.index(f"<!-- rights: {section} -->")
     rows = re.findall(
         r"^\| (\w+) \| ([\w ]+) \| `([^`]+)` \|", text[begin:].split("<!-- end")[0], re.MULTILINE

@@ -24,7 +24,8 @@ _CLEAN_BY_ID = "nothing was lost, doubled or left open"
 class Result:
     """What came of a run; `unproved` says why nothing follows from it, `left` what stayed behind.
 
-    `restarts` is how often the query was started again, `exits` why it ended by itself.
+    `faults` are counted by the names that were allowed, `done` by what was done; `restarts` is how
+    often the query was started again, `exits` why it ended by itself.
     """
 
     code: int
@@ -33,6 +34,7 @@ class Result:
     about: str
     prefix: str
     faults: Mapping[str, int]
+    done: Mapping[str, int]
     restarts: int
     exits: Mapping[str, int]
     longest_stall_s: float
@@ -63,6 +65,7 @@ def result_of(
         ),
         prefix=own.prefix,
         faults=proof.faults,
+        done=chaos.faults,
         restarts=max(0, chaos.starts - 1),
         exits=chaos.exits,
         longest_stall_s=chaos.longest_stall_s,

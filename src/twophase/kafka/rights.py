@@ -48,6 +48,8 @@ def missing(request: str, code: int, names: Iterable[str]) -> str:
     operation = _NEEDED.get(request, {}).get(kind, "the right")
     quoted = ", ".join(repr(name) for name in sorted(set(names)))
     said = f"grant {operation} on {kind} {quoted}".rstrip()
+    if operation == "IDEMPOTENT_WRITE":
+        said += " (or WRITE on the topic, which includes it)"
     if operation == "DESCRIBE":
         said += f" (a sink needs {_SINKS_NEED[kind]}, which includes it)"
     return said

@@ -1,8 +1,12 @@
 """Make the TLS context of a connection from PEM files or inline PEM."""
 
+import os
 import re
 import ssl
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from twophase.kafka.option_table import PREFIX
 from twophase.kafka.security import Security
@@ -49,13 +53,9 @@ def _present(context: ssl.SSLContext, security: Security) -> None:
         chain = _pem(
             PREFIX + "ssl.keystore.certificate.chain", security.keystore_chain, "CERTIFICATE"
         )
-        # The ssl module loads a key from a file only; this one is readable by its owner alone and
-        # gone when the context holds the key.
-        with tempfile.NamedTemporaryFile("w", suffix=".pem", encoding="ascii") as file:
-            file.write(_pem(key, security.keystore_key, "PRIVATE KEY") + chain)
-            file.flush()
+        with _as_file(_pem(key, security.keystore_key, "PRIVATE KEY") + chain) as name:
             try:
-                context.load_cert_chain(file.name, password=password)
+                context.load_cert_chain(name, password=password)
             except ssl.SSLError:
                 refuse(
                     f"{key} cannot be used: {PREFIX}ssl.key.password is wrong or missing, or key"
@@ -68,6 +68,26 @@ def _present(context: ssl.SSLContext, security: Security) -> None:
             context.load_cert_chain(security.keystore_location, password=password)
         except OSError as error:
             _refuse_file(key, security.keystore_location, "key and certificate chain", error)
+
+
+@contextmanager
+def _as_file(pem: str) -> Iterator[str]:
+    """Yield the name of a file with this text, from which alone the ssl module loads a key.
+
+    On Linux it is on no disk: kill -9 at this moment would leave the key there for good. Elsewhere
+    it is readable by its owner alone, and gone when the context holds the key.
+    """
+    if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():
+        with os.fdopen(os.memfd_create("pem"), "w", encoding="ascii") as file:
+            os.fchmod(file.fileno(), 0o600)
+            file.write(pem)
+            file.flush()
+            yield f"/proc/self/fd/{file.fileno()}"
+        return
+    with tempfile.NamedTemporaryFile("w", suffix=".pem", encoding="ascii") as file:
+        file.write(pem)
+        file.flush()
+        yield file.name
 
 
 def _refuse_file(key: str, location: str, content: str, error: OSError) -> None:

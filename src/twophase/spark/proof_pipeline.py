@@ -20,6 +20,7 @@ from twophase.pipeline.load import load_pipeline
 from twophase.pipeline.runner import Runner
 from twophase.pipeline.stopping import Stop
 from twophase.pipeline.verifying import redirected
+from twophase.spark.own_cluster import keep_here
 from twophase.spark.pipeline_session import start_session
 from twophase.spark.proof_query import end_with
 from twophase.verify.history import HistoryFile
@@ -56,6 +57,7 @@ def run(settings: PipelineSettings, history: HistoryFile) -> Any:
     # A process that is killed cannot tidy up, so what it leaves behind is with the rest.
     scratch = Path(settings.checkpoint).with_name("scratch")
     scratch.mkdir(parents=True, exist_ok=True)
+    keep_here(settings.master, scratch)
     session = start_session(
         pipeline.name,
         settings.master,

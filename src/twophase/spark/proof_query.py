@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from twophase.kafka.code_options import refuse_code
 from twophase.pipeline.source_options import SHARED
 from twophase.spark.kafka_sink import KafkaSink
+from twophase.spark.own_cluster import keep_here
 from twophase.spark.session import configure_spark
 from twophase.verify.driver import CONNECTION
 from twophase.verify.history import HistoryFile
@@ -60,6 +61,7 @@ def start_query(settings: QuerySettings, history: HistoryFile) -> Any:
     # A process that is killed cannot tidy up, so what it leaves behind is with the rest.
     scratch = Path(settings.checkpoint).with_name("scratch")
     scratch.mkdir(parents=True, exist_ok=True)
+    keep_here(settings.master, scratch)
     java_options = f'{_QUICK_JVM} "-Djava.io.tmpdir={scratch}"'
     conf = {
         "spark.ui.enabled": "false",

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 from uuid import uuid4
 
 from twophase.commit.naming import PREFIX
-from twophase.errors import ConfigurationError, TwoPhaseError
+from twophase.errors import AccessDenied, ConfigurationError, TwoPhaseError
 from twophase.kafka.groups import delete_group, list_groups
 from twophase.kafka.options import KafkaOptions
 from twophase.kafka.wire import Wire
@@ -37,16 +38,28 @@ class Belongings:
             raise ConfigurationError(f"topic {taken[0]} is there already; try again")
 
     def delete(self) -> None:
-        """Delete everything; `left` is what could not be."""
-        self.left = self.topics
-        delete_topics(self._options, self.topics)
-        self.left = ()
+        """Delete all that may be deleted; `left` is what could not be, and is raised for."""
+        groups = f"{PREFIX}{self.prefix}-*"
+        self.left = (*self.topics, groups)
+        denied: list[AccessDenied] = []
+        for topic in self.topics:
+            self._try(partial(delete_topics, self._options, [topic]), topic, denied)
         with Wire(self._options) as wire:
-            groups = list_groups(wire, f"{PREFIX}{self.prefix}-")
-            self.left = groups
-            for group in groups:
-                delete_group(wire, group)
-        self.left = ()
+            found = list_groups(wire, groups.removesuffix("*"))
+            self.left = (*self.left[:-1], *found)
+            for group in found:
+                self._try(partial(delete_group, wire, group), group, denied)
+        if denied:
+            raise denied[0]
+
+    def _try(self, delete: Callable[[], None], name: str, denied: list[AccessDenied]) -> None:
+        try:
+            delete()
+        except AccessDenied as error:
+            # The rest may be ours to delete all the same.
+            denied.append(error)
+        else:
+            self.left = tuple(each for each in self.left if each != name)
 
 
 @contextmanager

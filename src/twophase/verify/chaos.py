@@ -2,17 +2,19 @@
 
 The next fault comes a random moment after Spark has noted another batch as done, so that each one
 meets a query that works. Kinds are drawn from a bag that holds each once and is filled again when
-it is empty: in a long run all of them come equally often. The query's driver is started again
+it is empty: in a long run all of them come equally often. What a plan names as first lies on top of
+the first bag, so that a short run has it. The query's driver is started again
 whenever it ends, as a supervisor would.
 """
 
 import random
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from twophase.embedded.node import Node
 from twophase.errors import ConfigurationError, StoreUnavailable
@@ -22,6 +24,9 @@ from twophase.verify.history import FaultInjected
 from twophase.verify.processes import executors_below
 from twophase.verify.supervisor import Supervisor
 from twophase.verify.trial import Trial
+
+if TYPE_CHECKING:
+    from twophase.embedded.process import ProcessIdentity
 
 _EXECUTORS_TIMEOUT_S: Final = 60.0
 _RIVAL_MAX_S: Final = 180.0
@@ -37,7 +42,7 @@ class ChaosPlan:
     `timeout_s` is the sink's transaction timeout, which a long freeze outlasts; `stall_limit_s` is
     how long the query may take to have a batch done again before that counts as a failure;
     `quiet_max_s` is the longest time between a batch done and the next fault; `kinds` are the
-    faults that may come.
+    faults that may come, `first` those of them that come once before the others.
     """
 
     seconds: float
@@ -47,6 +52,7 @@ class ChaosPlan:
     stall_limit_s: float = 300.0
     quiet_max_s: float = 10.0
     kinds: tuple[str, ...] = ()
+    first: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -126,11 +132,16 @@ def _kill_driver(stage: Stage) -> bool:
 
 def _kill_in_batch(stage: Stage) -> bool:
     """Kill the driver with a part of a batch in the log, where that can be met."""
-    killer = Killer(stage.trial, Moment(0, stage.rng.uniform(0.2, 0.6)))
-    stage.supervisor.wait_until(
-        lambda: killer() or stage.trial.finished(), stage.plan.stall_limit_s
-    )
-    return killer.killed
+    moment, killers = Moment(0, stage.rng.uniform(0.2, 0.6)), list[Killer]()
+
+    def over() -> bool:
+        # It asks the brokers, which may not answer yet after the last fault.
+        killer = killers[0] if killers else Killer(stage.trial, moment)
+        killers[:] = [killer]
+        return killer() or stage.trial.finished()
+
+    stage.supervisor.wait_until(over, stage.plan.stall_limit_s)
+    return killers[0].killed
 
 
 def _kill_python(stage: Stage) -> bool:
@@ -159,8 +170,11 @@ def _kill_broker(stage: Stage) -> bool:
     node = stage.rng.choice(stage.nodes)
     stage.note("kill -9", f"node {node.node_id}")
     node.kill()
-    stage.pause(0, 10)
-    node.start()
+    try:
+        stage.pause(0, 10)
+    finally:
+        # Also after Ctrl-C: whoever waits for an answer of this broker would wait in vain.
+        node.start()
     return True
 
 
@@ -190,17 +204,20 @@ def _start_rival(stage: Stage) -> bool:
 
 
 def _kill_executor(stage: Stage) -> bool:
-    def found() -> bool:
-        pid = stage.driver.pid
-        return pid is not None and bool(executors_below(pid))
+    found: list[ProcessIdentity] = []
 
-    stage.supervisor.wait_until(found, _EXECUTORS_TIMEOUT_S)
-    executors = executors_below(stage.driver.pid or 0)
-    if executors:
-        victim = stage.rng.choice(executors)
+    def look() -> bool:
+        pid = stage.driver.pid
+        found[:] = [] if pid is None else executors_below(pid)
+        return bool(found)
+
+    stage.supervisor.wait_until(look, _EXECUTORS_TIMEOUT_S)
+    # Of this look and no later one: below a driver that has just ended are other people's.
+    victim = stage.rng.choice(found)
+    came = victim.send(signal.SIGKILL)
+    if came:
         stage.note("kill -9", f"executor {victim.pid}")
-        victim.send(9)
-    return bool(executors)
+    return came
 
 
 IN_BATCH: Final = "driver killed in a batch"
@@ -274,16 +291,18 @@ class _Storm:
         if trial.last_done() < 0:
             hopeless = StoreUnavailable(
                 f"the query of {trial.sink} ended by itself {supervisor.exits.total()} times before"
-                f" its first batch: {', '.join(supervisor.exits)}"
+                f" its first batch: {', '.join(supervisor.exits)}{supervisor.why_at_last()}"
             )
             hopeless.add_note(f"its last words: {trial.driver.last_words()}")
             raise hopeless
+        # It sees the first batch, and what comes before is no stall.
+        supervisor.tend()
         supervisor.longest_stall_s, self._began_s = 0.0, time.monotonic()
 
     def rage(self) -> None:
         """Let one fault come after the other, until the time is over or all rows are written."""
         stage, plan = self.stage, self._plan
-        for kind in _drawn(stage.rng, plan.kinds or tuple(FAULTS)):
+        for kind in _drawn(stage.rng, plan.kinds or tuple(FAULTS), plan.first):
             if not stage.works_again() or time.monotonic() - self._began_s > plan.seconds:
                 break
             self._counts[kind] += FAULTS[kind](stage)
@@ -306,9 +325,12 @@ class _Storm:
         )
 
 
-def _drawn(rng: random.Random, kinds: Sequence[str]) -> Iterator[str]:
+def _drawn(rng: random.Random, kinds: Sequence[str], first: Sequence[str]) -> Iterator[str]:
     """Yield kinds for ever, each as often as the others."""
+    top, bag = list(first), [kind for kind in kinds if kind not in first]
+    rng.shuffle(top)
+    yield from top
     while True:
-        bag = list(kinds)
         rng.shuffle(bag)
         yield from bag
+        bag = list(kinds)

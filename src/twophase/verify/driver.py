@@ -42,7 +42,12 @@ class Driver:
     ) -> None:
         self._settings, self._history, self._log = dict(settings), history, log
         self._program, self._name = program, name
-        self._environment = os.environ | {CONNECTION: json.dumps(dict(connection or {}))}
+        self._scratch = log.parent / "scratch"
+        self._environment = os.environ | {
+            CONNECTION: json.dumps(dict(connection or {})),
+            # Whoever is killed cannot tidy up, so what it leaves behind is with the rest.
+            "TMPDIR": str(self._scratch),
+        }
         self._process: subprocess.Popen[bytes] | None = None
         self._left_behind: list[ProcessIdentity] = []
         self.kills = 0
@@ -70,6 +75,7 @@ class Driver:
     def start(self, **more: Any) -> None:
         """Start the query, with more or other settings than before for this time."""
         self.end()
+        self._scratch.mkdir(exist_ok=True)
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, *self._program, json.dumps(self._settings | more)],

@@ -17,7 +17,7 @@ from twophase.kafka.ends import end_offsets
 from twophase.kafka.options import KafkaOptions
 from twophase.kafka.wire import Wire
 from twophase.pipeline.verifying import Verifiable
-from twophase.verify.allowed import by_name, kinds_of
+from twophase.verify.allowed import by_name, executor_conf, first_of, kinds_of
 from twophase.verify.batches import Batches, planned_ends
 from twophase.verify.chaos import ChaosPlan, chaos_on_full
 from twophase.verify.copying import copy_topic
@@ -27,6 +27,7 @@ from twophase.verify.ids import Ids
 from twophase.verify.proof import TARGET, Proof, ProofPlan, Told, unproved
 from twophase.verify.reader import read_all
 from twophase.verify.source import Source
+from twophase.verify.supervisor import reason_in
 from twophase.verify.trial import Trial
 from twophase.verify.verdict import Finding, Kind, Verdict
 
@@ -82,6 +83,7 @@ def prove_pipeline(
         timeout_s=timeout_s,
         quiet_max_s=_QUIET_MAX_S,
         kinds=kinds_of(plan.faults, plan.seconds, timeout_s),
+        first=first_of(plan.faults),
     )
     with ExitStack() as stack:
         history = stack.enter_context(HistoryFile(folder / _HISTORY))
@@ -91,6 +93,7 @@ def prove_pipeline(
             "pipeline": str(subject.file.absolute()),
             "rows_per_batch": max(1, copied // _BATCHES),
             "master": plan.master,
+            "conf": executor_conf(plan.master),
         }
         source.input = _reference(subject, source, folder / REFERENCE, settings)
         trial = stack.enter_context(
@@ -163,7 +166,10 @@ def _reference(subject: Subject, source: Source, folder: Path, settings: Mapping
     finally:
         driver.close()
     if code:
-        failed = StoreUnavailable(f"the pipeline failed in the run without faults, code {code}")
+        _, said = reason_in(driver.last_words())
+        failed = StoreUnavailable(
+            f"the pipeline failed in the run without faults, code {code}: {said or 'see its log'}"
+        )
         failed.add_note(driver.last_words())
         raise failed
     # Closed also where a row is refused: a consumer's thread would keep the process from ending.

@@ -13,7 +13,7 @@ from typing import Any, Final
 from twophase.embedded.node import Node
 from twophase.guarantee import Guarantee
 from twophase.kafka.options import KafkaOptions
-from twophase.verify.allowed import by_name, kinds_of
+from twophase.verify.allowed import by_name, executor_conf, first_of, kinds_of
 from twophase.verify.chaos import ChaosPlan, ChaosReport, chaos
 from twophase.verify.history import History, HistoryFile
 from twophase.verify.source import Source
@@ -87,6 +87,7 @@ def prove(
         timeout_s=timeout_s,
         quiet_max_s=min(_QUIET_MAX_S, plan.seconds / _QUIET_SHARE),
         kinds=kinds_of(plan.faults, plan.seconds, timeout_s),
+        first=first_of(plan.faults),
     )
     with ExitStack() as stack:
         history = stack.enter_context(HistoryFile(folder / _HISTORY))
@@ -136,11 +137,10 @@ def unproved(
 
 
 def _settings(plan: ProofPlan) -> dict[str, Any]:
-    clustered = plan.master.startswith("local-cluster[")
     return {
         # Twice what comes in a second: a query that was down must catch up.
         "rows_per_batch": 2 * plan.rows_per_s,
         "master": plan.master,
-        "conf": {"spark.executor.memory": "768m"} if clustered else {},
+        "conf": executor_conf(plan.master),
         "options": {"guarantee": plan.guarantee.value},
     }

@@ -11,17 +11,20 @@ from twophase.errors import StoreUnavailable
 from twophase.verify.trial import Trial
 
 _POLL_S: Final = 0.05
-_OURS: Final = re.compile(r"TWOPHASE_[A-Z_]+")
-_RAISED: Final = re.compile(r"^(?:[\w.]+\.)?(\w+(?:Error|Exception))\b", re.MULTILINE)
+_OURS: Final = re.compile(r"(?P<name>TWOPHASE_[A-Z_]+)(?:: .*)?")
+_RAISED: Final = re.compile(
+    r"^(?:[\w.]+\.)?(?P<name>\w+(?:Error|Exception)|PipelineWrong)\b.*", re.MULTILINE
+)
 _UNNAMED: Final = "unnamed"
+_SAID_CHARS: Final = 600
 
 
 class Supervisor:
     """Keeps one query running while something else happens to it.
 
     `settings` returns more settings for each start, `told` is called at each look. `exits` counts
-    why the query ended by itself; `longest_stall_s` is the longest time in which Spark noted no
-    batch as done.
+    why the query ended by itself, `last_said` is the last such reason in its own words;
+    `longest_stall_s` is the longest time in which Spark noted no batch as done.
     """
 
     def __init__(
@@ -34,6 +37,7 @@ class Supervisor:
         self.trial = trial
         self.starts = 0
         self.exits: Counter[str] = Counter()
+        self.last_said = ""
         self.longest_stall_s = 0.0
         self._settings, self._told = settings, told
         self._log = trial.folder / "driver.log"
@@ -76,6 +80,7 @@ class Supervisor:
                 late = StoreUnavailable(
                     f"the query of {self.trial.sink} did not get there in {timeout_s:.0f} s; it "
                     f"was started {self.starts} times and ended by itself: {dict(self.exits)}"
+                    f"{self.why_at_last()}"
                 )
                 late.add_note(f"its last words: {self.trial.driver.last_words()}")
                 raise late
@@ -86,10 +91,20 @@ class Supervisor:
         due = self.trial.last_done() + count
         self.wait_until(lambda: self.trial.last_done() >= due, timeout_s)
 
+    def why_at_last(self) -> str:
+        """Return the end of a sentence: why the query last ended by itself, if it did."""
+        return f"; at last: {self.last_said}" if self.last_said else ""
+
     def _why(self) -> str:
         """Return the error that ended the last run: our own code, else the last exception's."""
         with self._log.open("rb") as log:
             log.seek(self._said_before)
             text = log.read().decode(errors="replace")
-        found = _OURS.findall(text) or _RAISED.findall(text)
-        return found[-1] if found else _UNNAMED
+        name, self.last_said = reason_in(text)
+        return name
+
+
+def reason_in(text: str) -> tuple[str, str]:
+    """Return the error that a process has ended with, by its name and in its own words."""
+    found = list(_OURS.finditer(text)) or list(_RAISED.finditer(text))
+    return (found[-1]["name"], found[-1][0][:_SAID_CHARS]) if found else (_UNNAMED, "")

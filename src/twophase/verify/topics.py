@@ -1,5 +1,6 @@
 """Topics for a verification: made, known by every broker, and deleted again."""
 
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -22,6 +23,8 @@ _DENIED: Final = (
     kafka_errors.TopicAuthorizationFailedError,
     kafka_errors.ClusterAuthorizationFailedError,
 )
+_MESSAGE: Final = re.compile(r"error_message=(['\"])(.+?)\1[,)]")
+_DUMP: Final = "failed with response"
 _WRONG: Final = (
     kafka_errors.InvalidReplicationFactorError,
     kafka_errors.InvalidPartitionsError,
@@ -43,7 +46,7 @@ def make_topics(
 ) -> None:
     """Make topics; return when every broker knows them."""
     wanted = {"num_partitions": partitions, "replication_factor": replicas}
-    with _admin(options, f"make the topics {', '.join(names)}") as admin:
+    with _admin(options, f"make the topics {', '.join(names)}", _grant("CREATE", names)) as admin:
         admin.create_topics({name: dict(wanted) for name in names})
     with Wire(options) as wire:
         for node in wire.nodes():
@@ -55,14 +58,14 @@ def delete_topics(options: KafkaOptions, names: Sequence[str]) -> None:
     # Not looked for beforehand: a topic that this user may not see would count as not there.
     for name in names:
         with (
-            _admin(options, f"delete the topic {name}") as admin,
+            _admin(options, f"delete the topic {name}", _grant("DELETE", [name])) as admin,
             suppress(kafka_errors.UnknownTopicOrPartitionError),
         ):
             admin.delete_topics([name])
 
 
 @contextmanager
-def _admin(options: KafkaOptions, what: str) -> Iterator[Any]:
+def _admin(options: KafkaOptions, what: str, advice: str = "") -> Iterator[Any]:
     """Open an administrator's client; what the brokers refuse is told in this package's errors."""
     settings = options.connection_settings()
     known = {name: each for name, each in settings.items() if _known(name)}
@@ -76,8 +79,7 @@ def _admin(options: KafkaOptions, what: str) -> Iterator[Any]:
         raise
     except _DENIED as error:
         raise AccessDenied(
-            f"the brokers do not let this user {what}: {_said(error)}; grant Create, Describe, "
-            "Read, Write and Delete on these topics"
+            f"the brokers do not let this user {what}: {_said(error)}{advice}"
         ) from error
     except _WRONG as error:
         raise ConfigurationError(f"the brokers refuse to {what}: {_said(error)}") from error
@@ -90,8 +92,18 @@ def _known(name: str) -> bool:
     return name in KafkaAdminClient.DEFAULT_CONFIG
 
 
+def _grant(operation: str, names: Sequence[str]) -> str:
+    topics = ", ".join(repr(name) for name in names)
+    return f"; grant {operation} on topic {topics} (docs/verify.md has all rights)"
+
+
 def _said(error: Exception) -> str:
-    return str(error) or type(error).__name__
+    """Return what the broker said; kafka-python shows the whole request and answer."""
+    text, name = str(error), type(error).__name__
+    found = _MESSAGE.findall(text)
+    if found:
+        return f"{name}: {found[-1][1]}"
+    return name if _DUMP in text else text or name
 
 
 def _wait_for_leaders(wire: Wire, node: int, names: Sequence[str], count: int) -> None:
@@ -102,7 +114,7 @@ def _wait_for_leaders(wire: Wire, node: int, names: Sequence[str], count: int) -
         if any(topic.error_code == denied for topic in answer.topics):
             raise AccessDenied(
                 f"the brokers do not let this user see the topics {', '.join(names)}, which it has "
-                "made; grant Describe, Read, Write and Delete on them"
+                "made; grant READ, WRITE and DELETE on them"
             )
         if time.monotonic() > deadline_s:
             raise StoreUnavailable(

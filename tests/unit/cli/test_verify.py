@@ -6,7 +6,16 @@ import pytest
 from twophase.cli.main import run
 from twophase.cli.verify import verify
 from twophase.cli.verify_text import FOUND, OK, UNPROVED, code_of, said_of
-from twophase.verify.allowed import LOCAL, LOCAL_CLUSTER, by_name, kinds_of, master_for, read_names
+from twophase.verify.allowed import (
+    LOCAL,
+    LOCAL_CLUSTER,
+    by_name,
+    executor_conf,
+    first_of,
+    kinds_of,
+    master_for,
+    read_names,
+)
 from twophase.verify.chaos import FAULTS
 from twophase.verify.proof import Proof, unproved
 from twophase.verify.verdict import Finding, Kind, Verdict
@@ -26,6 +35,8 @@ SERVER = ["--bootstrap-server", "127.0.0.1:1"]
             [*SERVER, "--faults", "kill-executor", "--master", "spark://host:7077"],
             "kill-executor cannot be done with --master spark://host:7077",
         ),
+        ([*SERVER, "--master", "local-cluster[2,1]"], "local-cluster[2,1] starts no executors"),
+        ([*SERVER, "--master", "local-cluster[2,1,256]"], "with 512 MB or more"),
         ([*SERVER, "--for", "soon"], "'soon' is no time from 10s to 24h"),
         ([*SERVER, "--for", "9s"], "'9s' is no time from 10s to 24h"),
         ([*SERVER, "--for", "24h", "--rate", "1000000"], "at most 100,000,000 can be checked"),
@@ -121,8 +132,12 @@ def test_every_name_stands_for_faults_that_there_are():
         "kill-driver": 2,
         "pause": 2,
         "kill-executor": 1,
-        "kill-broker": 2,
+        # A broker that was stopped for a while was not killed.
+        "kill-broker": 1,
     }
+    first = first_of(names)
+    assert set(first) <= set(short)
+    assert set(by_name(names, dict.fromkeys(first, 1)).values()) == {1}
 
 
 def test_executors_are_killed_only_where_there_are_some():
@@ -130,6 +145,13 @@ def test_executors_are_killed_only_where_there_are_some():
     assert master_for(["kill-driver"], None, embedded=False) == LOCAL
     assert master_for(["kill-executor"], None, embedded=False) == LOCAL_CLUSTER
     assert master_for(["kill-driver"], "spark://host:7077", embedded=True) == "spark://host:7077"
+
+
+def test_executors_fit_into_their_workers():
+    """Spark waits for ever for an executor that no worker has the memory for."""
+    assert executor_conf(LOCAL_CLUSTER) == {"spark.executor.memory": "768m"}
+    assert executor_conf("local-cluster[2, 1, 600]") == {"spark.executor.memory": "600m"}
+    assert executor_conf(LOCAL) == executor_conf("spark://host:7077") == {}
 
 
 def judged(rows_out=9, faults=None, **counts):

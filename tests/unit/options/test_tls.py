@@ -1,5 +1,6 @@
 """PEM, from files and inline, becomes a TLS context, and no trace of a key stays on disk."""
 
+import os
 import ssl
 import tempfile
 from pathlib import Path
@@ -70,14 +71,24 @@ def test_inline_authority_is_trusted(made, joint):
     assert handshake(made, context(options | inline(made))) == "client"
 
 
-def test_no_file_is_left(made, tmp_path, monkeypatch):
-    """The key lies in a file of its owner's only while it is loaded."""
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_no_file_is_left(made, tmp_path, monkeypatch, on_disk):
+    """The key is in memory alone, or where that cannot be, in its owner's file while it is loaded.
+
+    In memory kill -9 leaves nothing of it either.
+    """
+    if on_disk:
+        monkeypatch.delattr(os, "memfd_create", raising=False)
+    elif not hasattr(os, "memfd_create"):
+        pytest.skip("this system has no files in memory")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     modes: list[int] = []
+    files: list[int] = []
     load = ssl.SSLContext.load_cert_chain
 
     def watched(self: ssl.SSLContext, certfile: str, **more: object) -> None:
         modes.append(Path(certfile).stat().st_mode & 0o777)
+        files.append(len(list(tmp_path.iterdir())))
         load(self, certfile, **more)
 
     monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", watched)
@@ -86,6 +97,7 @@ def test_no_file_is_left(made, tmp_path, monkeypatch):
         context(trust(made) | inline(made) | {"key.password": "wrong"})
 
     assert modes == [0o600, 0o600]
+    assert files == [int(on_disk)] * 2
     assert list(tmp_path.iterdir()) == []
 
 

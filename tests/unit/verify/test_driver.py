@@ -32,6 +32,8 @@ def test_secrets_are_not_in_the_process_list(tmp_path):
             own = Path(f"/proc/{driver.pid}/environ").read_bytes()
         finally:
             driver.close()
+    # What it leaves behind when it is killed is with the rest.
+    assert f"TMPDIR={tmp_path / 'scratch'}\0".encode() in own
     assert b'"target": "out"' in seen
     assert b"canary" not in seen
     assert f"{CONNECTION}={json.dumps(connection)}".encode() in own
