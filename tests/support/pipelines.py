@@ -6,6 +6,7 @@ import subprocess
 import sys
 from uuid import uuid4
 
+import yaml
 from confluent_kafka import Producer
 
 from twophase.pipeline.frames import make_views
@@ -20,6 +21,28 @@ QUICK = """spark:
   conf:
     spark.sql.shuffle.partitions: 2
     spark.driver.extraJavaOptions: -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+"""
+
+
+def quick(conf):
+    """Return the section of such a run with more settings."""
+    spark = yaml.safe_load(QUICK)["spark"]
+    return {**spark, "conf": {**spark["conf"], **conf}}
+
+
+# By the user's own code beside the file.
+_SLOW = """\
+import time
+
+
+def slowly(frame):
+    def wait(batches):
+        for batch in batches:
+            late = batch.num_rows and int(batch.column("value")[0].as_py()) >= {first}
+            time.sleep({seconds} if late else 0)
+            yield batch
+
+    return frame.mapInArrow(wait, frame.schema)
 """
 
 
@@ -46,6 +69,15 @@ sinks:
       topic: {target}
 checkpoint: checkpoint
 {QUICK}{more}""")
+    return path
+
+
+def slowed(path, seconds, *, first=0):
+    """Let every batch take so long whose first doubled number is not below `first`."""
+    (path.parent / "slow_step.py").write_text(_SLOW.format(seconds=seconds, first=first))
+    if "slow_step" not in path.read_text():
+        step = "  - view: late\n    python: slow_step:slowly\nsinks:"
+        path.write_text(path.read_text().replace("sinks:", step))
     return path
 
 

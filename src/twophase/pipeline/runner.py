@@ -70,7 +70,7 @@ class Runner:
     def _one_query(self) -> BaseException | None:
         """Run the query once; return what ended it, None where it is done or was stopped."""
         from twophase.spark.gate import Gate  # noqa: PLC0415 - see sinks.py
-        from twophase.spark.pipeline_query import failure_of, start_query  # noqa: PLC0415
+        from twophase.spark.pipeline_query import explained, failure_of, start_query  # noqa: PLC0415
 
         pipeline = self._pipeline
         # New ones for each start: another process may have run the pipeline in between.
@@ -90,7 +90,7 @@ class Runner:
             self._tell(Started(pipeline.name, pipeline.checkpoint, ids, self._restarts))
             self._watch(query, gate)
             self._look(query, gate)
-            return gate.failure or failure_of(query)
+            return explained(gate.failure or failure_of(query))
         finally:
             if query is not None and query.isActive:
                 # Something here has failed, and not the query: its sinks are closed after it.
