@@ -16,11 +16,12 @@ from twophase.pipeline.stopping import Stop
 
 COMMAND = [sys.executable, "-m", "twophase", "run"]
 # Short runs on few cores: compiling and collecting in parallel costs more than it brings.
-QUICK = """spark:
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK = f"""spark:
   master: local[2]
   conf:
     spark.sql.shuffle.partitions: 2
-    spark.driver.extraJavaOptions: -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+    spark.driver.extraJavaOptions: {QUICK_JAVA}
 """
 
 
