@@ -34,9 +34,9 @@ SCHEMA = "k string, v string, topic string"
 class Client:
     """A program that has a Connect server and session, and takes orders."""
 
-    def __init__(self, log):
+    def __init__(self, log, settings=None):
         self.process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), json.dumps(SETTINGS)],
+            [sys.executable, str(PROGRAM), json.dumps(settings or SETTINGS)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

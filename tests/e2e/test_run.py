@@ -1,9 +1,10 @@
 """`twophase run` in this process's Spark: rows once, mistakes in SQL, the end between batches."""
 
 import pytest
-from support.pipelines import fill, kafka_to_kafka, run_here
-from support.readers import values
+from support.pipelines import fill, kafka_to_kafka, run_here, with_dead_letters
+from support.readers import read, values
 
+from twophase.kafka.letters import PREFIX
 from twophase.pipeline.events import BatchDone, Started, Stopping
 from twophase.pipeline.frames import make_views
 from twophase.pipeline.load import load_pipeline
@@ -35,6 +36,33 @@ def test_kafka_over_sql_to_kafka(spark, kafka, make_topic, tmp_path):
     ended, told = run_here(path, spark)
     assert (ended.why, ended.batch) == (DRAINED, 4)
     assert sorted(map(int, values(servers, target))) == [2 * number for number in range(50)]
+
+
+def test_dead_letters(spark, kafka, make_topic, tmp_path):
+    """Good rows in the topic, bad ones in the dead-letter topic with the reason, in one batch."""
+    servers, source = kafka.bootstrap_servers, make_topic(kafka)
+    target, dead = make_topic(kafka, 2), make_topic(kafka)
+    fill(servers, source, range(20))
+    path = kafka_to_kafka(tmp_path, servers, source, target, rows_per_batch=10)
+    ended, told = run_here(with_dead_letters(path, target, dead), spark)
+    assert (ended.why, ended.batch, ended.rows) == (DRAINED, 1, 19)
+    records = [event.record for event in told if isinstance(event, BatchDone)]
+    assert [(each.rows, each.rejected_rows, each.outcome) for each in records] == [
+        (10, 0, "committed"),
+        (9, 1, "committed"),
+    ]
+    assert sorted(map(int, values(servers, target))) == [2 * n for n in range(20) if n != 13]
+    (letter,) = read(servers, dead)
+    assert (letter.key, letter.value) == (b"13", b"26")
+    said = {name.removeprefix(PREFIX): value.decode() for name, value in letter.headers}
+    assert said == {
+        "sink": records[0].sink_id,
+        "reason": "partition-out-of-range",
+        "message": "partition is 7; the topic has partitions 0 to 1",
+        "topic": target,
+        "partition": "7",
+        "batch": "1",
+    }
 
 
 @pytest.mark.parametrize(

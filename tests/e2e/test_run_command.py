@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from support.canaries import canary, found_in
 from support.pipelines import (
     COMMAND,
     QUICK,
@@ -27,8 +29,10 @@ from support.pipelines import (
     fill,
     finish,
     kafka_to_kafka,
+    slowed,
     stop,
     until,
+    with_dead_letters,
 )
 from support.readers import read, values
 from support.waiting import wait_until
@@ -36,17 +40,6 @@ from support.waiting import wait_until
 from twophase.embedded.ports import free_ports
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SLOW = """\
-import time
-
-
-def slowly(frame):
-    def wait(batches):
-        time.sleep(3)
-        yield from batches
-
-    return frame.mapInArrow(wait, frame.schema)
-"""
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     # A resource is everybody's until it has an ACL.
@@ -69,13 +62,6 @@ class Failing:
 """
 
 pytestmark = pytest.mark.long
-
-
-def add_slow_step(path):
-    """Let every batch take some seconds, by the user's own code beside the file."""
-    (path.parent / "slow_step.py").write_text(SLOW)
-    step = "  - view: late\n    python: slow_step:slowly\nsinks:"
-    path.write_text(path.read_text().replace("sinks:", step))
 
 
 def is_batch(told):
@@ -113,7 +99,7 @@ def test_sigterm_in_the_middle_of_a_batch(kafka, make_topic, tmp_path):
     (port,) = free_ports(1)
     more = f"metrics: {{port: {port}}}\n"
     path = kafka_to_kafka(tmp_path, servers, source, target, rows_per_batch=10, more=more)
-    add_slow_step(path)
+    slowed(path, 3)
     fill(servers, source, range(100))
     process = begin(path)
     until(process, is_batch)
@@ -131,8 +117,7 @@ def test_sigterm_in_the_middle_of_a_batch(kafka, make_topic, tmp_path):
     assert not (tmp_path / "checkpoint" / "commits" / "2").exists()
     assert sorted(map(int, values(servers, target))) == [2 * number for number in range(20)]
     assert open_transactions(kafka) == []
-    path.write_text(path.read_text().replace("time.sleep(3)", "time.sleep(0)"))
-    (tmp_path / "slow_step.py").write_text(SLOW.replace("sleep(3)", "sleep(0)"))
+    slowed(path, 0)
     assert finish(begin(path, "--available-now"))[0] == 0
     assert sorted(map(int, values(servers, target))) == [2 * number for number in range(100)]
 
@@ -141,7 +126,7 @@ def test_a_second_signal_ends_at_once(kafka, make_topic, tmp_path):
     """Exit code 130, no process stays, and the next start does the batch again, once."""
     servers, source, target = kafka.bootstrap_servers, make_topic(kafka), make_topic(kafka)
     path = kafka_to_kafka(tmp_path, servers, source, target, rows_per_batch=10)
-    add_slow_step(path)
+    slowed(path, 3)
     fill(servers, source, range(30))
     process = begin(path)
     until(process, is_batch)
@@ -155,7 +140,7 @@ def test_a_second_signal_ends_at_once(kafka, make_topic, tmp_path):
     assert (code, time.monotonic() - began_s < 2.5) == (130, True)
     assert "ended at once: batch 0 was the last finished" in err
     wait_until(lambda: not of_session(process.pid), 20)
-    (tmp_path / "slow_step.py").write_text(SLOW.replace("sleep(3)", "sleep(0)"))
+    slowed(path, 0)
     assert finish(begin(path, "--available-now"))[0] == 0
     assert sorted(map(int, values(servers, target))) == [2 * number for number in range(30)]
 
@@ -251,23 +236,43 @@ def test_the_examples(kafka, make_topic, postgres_url, tmp_path, monkeypatch):
     assert len(read(servers, topics["orders-paid"])) == 57
 
 
+def test_dead_letters_are_told(kafka, make_topic, tmp_path):
+    """The good rows and the bad one are where they belong, and a person is told how many."""
+    servers, source = kafka.bootstrap_servers, make_topic(kafka)
+    target, dead = make_topic(kafka), make_topic(kafka)
+    fill(servers, source, range(20))
+    path = kafka_to_kafka(tmp_path, servers, source, target)
+    with_dead_letters(path, target, dead)
+    done = subprocess.run(
+        [*COMMAND, str(path), "--available-now"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r": batch 0, 19 rows, 1 dead letters", done.stdout), done.stdout
+    assert sorted(map(int, values(servers, target))) == [2 * n for n in range(20) if n != 13]
+    (letter,) = read(servers, dead)
+    assert (letter.value, dict(letter.headers)["twophase.reject.reason"]) == (
+        *(b"26", b"partition-out-of-range"),
+    )
+
+
 def test_secrets_are_found_nowhere(kafka, make_topic, tmp_path, monkeypatch):
     """Not in what is printed, Spark's log, its event log, the checkpoint or a command line."""
-    canary = f"canary-{uuid4().hex}"
-    monkeypatch.setenv("CANARY", canary)
+    secret, shown_name = canary("secret"), canary("name")
+    monkeypatch.setenv("CANARY", secret)
     servers, source, target = kafka.bootstrap_servers, make_topic(kafka), make_topic(kafka)
     fill(servers, source, range(20))
     path = kafka_to_kafka(tmp_path, servers, source, target, rows_per_batch=10)
     (tmp_path / "events").mkdir()
     jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-    secret = f'  kafka.sasl.jaas.config: \'{jaas} username="u" password="${{env:CANARY}}";\'\n'
-    text = path.read_text().replace("source:\n", f"{secret}source:\n", 1)
+    login = f'  kafka.sasl.jaas.config: \'{jaas} username="u" password="${{env:CANARY}}";\'\n'
+    text = path.read_text().replace("source:\n", f"{login}source:\n", 1)
     conf = f"""    spark.eventLog.enabled: true
     spark.eventLog.dir: file://{tmp_path}/events
+    spark.eventLog.compress: false
     spark.hadoop.fs.s3a.secret.key: ${{env:CANARY}}
 """
-    path.write_text(text + conf)
-    add_slow_step(path)
+    path.write_text(f"name: {shown_name}\n{text}{conf}")
+    slowed(path, 3)
     log = tmp_path / "spark.log"
     process = begin(path, "--available-now", "--spark-log", str(log))
     told = until(process, is_batch)
@@ -279,11 +284,12 @@ def test_secrets_are_found_nowhere(kafka, make_topic, tmp_path, monkeypatch):
         [*COMMAND, str(path), "--dry-run"], capture_output=True, text=True, check=True
     )
     shown = json.dumps(told + more) + err + done.stdout + done.stderr + repr(lines)
-    assert canary not in shown
+    (tmp_path / "shown").write_text(shown)
     assert "***" in done.stdout
-    files = [each for each in tmp_path.rglob("*") if each.is_file()]
-    assert len(files) > 10
-    assert [str(each) for each in files if canary.encode() in each.read_bytes()] == []
+    assert found_in(tmp_path, {"secret": secret}) == []
+    # Where Spark shows what is no secret, and so would show one.
+    where = {place.partition("/")[0] for _, place in found_in(tmp_path, {"name": shown_name})}
+    assert where >= {"p.yaml", "events", "shown"}
     assert len(values(servers, target)) == 20
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from uuid import uuid4
 
+import yaml
 from confluent_kafka import Producer
 
 from twophase.pipeline.frames import make_views
@@ -15,11 +16,34 @@ from twophase.pipeline.stopping import Stop
 
 COMMAND = [sys.executable, "-m", "twophase", "run"]
 # Short runs on few cores: compiling and collecting in parallel costs more than it brings.
-QUICK = """spark:
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK = f"""spark:
   master: local[2]
   conf:
     spark.sql.shuffle.partitions: 2
-    spark.driver.extraJavaOptions: -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+    spark.driver.extraJavaOptions: {QUICK_JAVA}
+"""
+
+
+def quick(conf):
+    """Return the section of such a run with more settings."""
+    spark = yaml.safe_load(QUICK)["spark"]
+    return {**spark, "conf": {**spark["conf"], **conf}}
+
+
+# By the user's own code beside the file.
+_SLOW = """\
+import time
+
+
+def slowly(frame):
+    def wait(batches):
+        for batch in batches:
+            late = batch.num_rows and int(batch.column("value")[0].as_py()) >= {first}
+            time.sleep({seconds} if late else 0)
+            yield batch
+
+    return frame.mapInArrow(wait, frame.schema)
 """
 
 
@@ -46,6 +70,23 @@ sinks:
       topic: {target}
 checkpoint: checkpoint
 {QUICK}{more}""")
+    return path
+
+
+def slowed(path, seconds, *, first=0):
+    """Let every batch take so long whose first doubled number is not below `first`."""
+    (path.parent / "slow_step.py").write_text(_SLOW.format(seconds=seconds, first=first))
+    if "slow_step" not in path.read_text():
+        step = "  - view: late\n    python: slow_step:slowly\nsinks:"
+        path.write_text(path.read_text().replace("sinks:", step))
+    return path
+
+
+def with_dead_letters(path, target, dead):
+    """Let the row 13 name a partition that is not there, and be a dead letter."""
+    text = path.read_text().replace("AS value\n", "AS value, IF(number = 13, 7, 0) AS partition\n")
+    letters = f"topic: {target}\n      on_reject: dead-letter\n      dead_letter_topic: {dead}\n"
+    path.write_text(text.replace(f"topic: {target}\n", letters))
     return path
 
 

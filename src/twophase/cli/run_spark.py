@@ -132,8 +132,7 @@ def served_metrics(place: tuple[str, int] | None) -> Iterator[list[Any]]:
 def quiet_logs(hide: Callable[[str], str]) -> Iterator[None]:
     """Let warnings go to stderr, without secrets and without what is told anyway."""
     log = logging.getLogger("twophase")
-    handler = logging.StreamHandler()
-    handler.setLevel(logging.WARNING)
+    handler = _Warnings(logging.WARNING)
     handler.addFilter(lambda record: not hasattr(record, "twophase"))
     handler.setFormatter(_Hiding(hide))
     log.addHandler(handler)
@@ -145,6 +144,14 @@ def quiet_logs(hide: Callable[[str], str]) -> Iterator[None]:
     finally:
         log.removeHandler(handler)
         py4j.level = before
+
+
+class _Warnings(logging.Handler):
+    """Writes lines to what stderr is just then: while a line moves there, above that line."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # Not click.echo, which would write around the line that moves, into the middle of it.
+        print(self.format(record), file=sys.stderr)
 
 
 class _Hiding(logging.Formatter):

@@ -30,12 +30,22 @@ class TextTeller:
 
     def __init__(self) -> None:
         console = Console(stderr=True, highlight=False)
+        # Asked now: while the line moves, streams are stand-ins that lead to it.
+        self._stdout_is_terminal = sys.stdout.isatty()
         self._live = (
-            Live(Text(""), console=console, transient=True, auto_refresh=False)
+            Live(
+                Text(""),
+                console=console,
+                transient=True,
+                auto_refresh=False,
+                # What goes to a file or a pipe must arrive there, and not beside the line.
+                redirect_stdout=self._stdout_is_terminal,
+            )
             if console.is_terminal
             else None
         )
         self._rows: dict[str, int] = {}
+        self._rejected: dict[str, int] = {}
         self._batches: dict[str, int] = {}
         self._said_s = -math.inf
         self._status = Status()
@@ -65,6 +75,8 @@ class TextTeller:
             record = event.record
             if record.error is None:
                 self._rows[record.sink_id] = self._rows.get(record.sink_id, 0) + record.rows
+                rejected = self._rejected.get(record.sink_id, 0) + record.rejected_rows
+                self._rejected[record.sink_id] = rejected
                 self._batches[record.sink_id] = record.batch
             else:
                 self._say(f"batch {record.batch} of {record.sink_id} failed: {record.error}")
@@ -82,11 +94,15 @@ class TextTeller:
         for sink_id, rows in self._rows.items():
             behind = "" if self._status.lag is None else f", lag {self._status.lag:,}"
             rate = f", {self._status.rows_per_s:,.0f} rows/s" if self._status.rows_per_s else ""
-            self._say(f"{sink_id}: batch {self._batches[sink_id]}, {rows:,} rows{rate}{behind}")
+            rejected = self._rejected[sink_id]
+            put_aside = f", {rejected:,} dead letters" if rejected else ""
+            batch = self._batches[sink_id]
+            self._say(f"{sink_id}: batch {batch}, {rows:,} rows{put_aside}{rate}{behind}")
         self._rows.clear()
+        self._rejected.clear()
 
     def _say(self, line: str) -> None:
-        if self._live is not None and sys.stdout.isatty():
+        if self._live is not None and self._stdout_is_terminal:
             self._live.console.print(Text(line))
         else:
             click.echo(line)

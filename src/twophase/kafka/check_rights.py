@@ -5,7 +5,7 @@ transactional id no answer says so; there an EndTxn is sent that cannot end anyt
 producer id which no broker gives out: rights are checked before it is refused.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from kafka.protocol.admin.groups import DescribeGroupsRequest
@@ -15,6 +15,7 @@ from twophase.commit.naming import SinkName
 from twophase.errors import AccessDenied, TwoPhaseError
 from twophase.kafka import answers
 from twophase.kafka.admin import describe_transaction
+from twophase.kafka.check_topics import ask_topics
 from twophase.kafka.coordinator import Question, settle
 from twophase.kafka.findings import Finding, error, ok, unknown
 from twophase.kafka.wire import GROUP, TRANSACTION, Wire
@@ -53,6 +54,23 @@ def letter_rights(topic: str, row: Any) -> Iterator[Finding]:
     if not row.error_code:
         needed = (_DESCRIBE, _WRITE, _DESCRIBE_CONFIGS)
         yield _of(f"rights on dead-letter topic {topic}", row.authorized_operations, needed)
+
+
+def check_readable(wire: Wire, topics: Iterable[str]) -> None:
+    """Raise where this user may not read rows of a topic; where the brokers do not tell, he may."""
+    denied = [
+        name
+        for name, row in ask_topics(wire, list(topics)).items()
+        if row.error_code == _TOPIC_DENIED or not _may_read(row)
+    ]
+    if denied:
+        names = ", ".join(repr(name) for name in sorted(denied))
+        raise AccessDenied(f"the source may not read: grant READ on topic {names}")
+
+
+def _may_read(row: Any) -> bool:
+    allowed = row.authorized_operations
+    return bool(row.error_code) or allowed is None or _READ in allowed
 
 
 def _of(point: str, allowed: set[int] | None, needed: tuple[int, ...]) -> Finding:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from twophase.errors import StoreUnavailable
+from twophase.errors import AccessDenied, StoreUnavailable, TwoPhaseError
 from twophase.observe import Hook
 from twophase.pipeline.endings import restart_may_help
 from twophase.pipeline.events import BatchDone, Restarting, Started, Status, Stopped, Stopping, Tell
@@ -90,13 +90,29 @@ class Runner:
             self._tell(Started(pipeline.name, pipeline.checkpoint, ids, self._restarts))
             self._watch(query, gate)
             self._look(query, gate)
-            return gate.failure or failure_of(query)
+            return self._explained(gate.failure or failure_of(query))
         finally:
             if query is not None and query.isActive:
                 # Something here has failed, and not the query: its sinks are closed after it.
                 gate.close()
                 query.stop()
             close()
+
+    def _explained(self, error: BaseException | None) -> BaseException | None:
+        """Return a refusal of Spark's source as what to grant, any other error as it is."""
+        from twophase.spark.pipeline_query import refusal_of  # noqa: PLC0415
+
+        refused = None if error is None else refusal_of(error)
+        if refused is None:
+            return error
+        try:
+            # It names the topic, which Kafka's Java client does not always.
+            self._pipeline.source.reach()
+        except AccessDenied as named:
+            return named
+        except TwoPhaseError:
+            return refused
+        return refused
 
     def _sinks(self) -> tuple[Callable[[Any, int], None], Callable[[], None]]:
         """Return new sinks as one, and what closes them."""

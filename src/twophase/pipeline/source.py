@@ -76,6 +76,7 @@ def _kafka(reader: Reader, given: Mapping[str, Any], shared: Shared) -> Source |
             reach_kafka,
             {name: text for name, text in options.items() if name in SHARED},
             [] if topic is None else [name.strip() for name in topic.split(",")],
+            to_read=True,
         ),
         shown={
             "topic" if pattern is None else "topic_pattern": str(topic or pattern),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import AnalysisException
 
-from twophase.errors import ConfigurationError
+from twophase.errors import AccessDenied, ConfigurationError, TwoPhaseError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 _PREFIX: Final = re.compile(r"^\[STREAM_FAILED\].*?terminated with exception: ")
 _STATE: Final = re.compile(r"\s*SQLSTATE: \w+$")
 _TEXT_CHARS_MAX: Final = 600
+# What Kafka's Java client says in Spark's source where no second try can help.
+_REFUSED: Final = re.compile(
+    r"(?P<kind>Topic|Group|SaslAuth)\w*(?:Authorization|entication)Exception: (?P<said>[^\n]+)"
+)
+_NAMED: Final = re.compile(r"Not authorized to access (?P<kind>topic|group)s?: \[?(?P<name>[^\]]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,20 @@ def failure_of(query: Any) -> Exception | None:
     """Return what ended the query, in one line; None where it was stopped or is done."""
     found = query.exception()
     return None if found is None else RuntimeError(first_line(found))
+
+
+def refusal_of(error: BaseException) -> AccessDenied | None:
+    """Return what Kafka has refused to Spark's source, None where the error is another."""
+    if isinstance(error, TwoPhaseError):
+        return None
+    java = getattr(error, "java_exception", None)
+    refused = _REFUSED.search(str(java.toString() if java is not None else error))
+    if refused is None:
+        return None
+    said = refused["said"].strip().rstrip(".")
+    named = _NAMED.match(said)
+    grant = f"; grant READ on {named['kind']} {named['name']!r}" if named else ""
+    return AccessDenied(f"Kafka refuses Spark's source: {said}{grant}")
 
 
 def first_line(error: BaseException) -> str:

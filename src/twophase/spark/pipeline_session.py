@@ -19,6 +19,7 @@ _DEFAULTS: Final[Mapping[str, str]] = {
     "spark.redaction.regex": REDACTED,
     "spark.sql.redaction.options.regex": f"{REDACTED}|url",
 }
+_HIDING: Final = ("spark.redaction.regex", "spark.sql.redaction.options.regex")
 # What they log is an error that is raised as well, with all of Java's stack.
 _LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
@@ -38,7 +39,7 @@ def start_session(
     executors. What Spark's JVM says goes to `log`, by default to stderr.
     """
     builder: Any = SparkSession.builder.appName(name).master(master)
-    for key, value in {**_DEFAULTS, **conf}.items():
+    for key, value in {**_DEFAULTS, **conf, **_hiding(conf)}.items():
         builder = builder.config(key, value)
     builder = configure_spark(builder)
     if SparkContext._gateway is None:  # noqa: SLF001
@@ -54,6 +55,12 @@ def start_session(
     for module in modules:
         session.sparkContext.addPyFile(str(module))
     return session
+
+
+def _hiding(conf: Mapping[str, str]) -> dict[str, str]:
+    """Return what Spark hides: what has to be, and beside it what the user says."""
+    given = {key: conf.get(key, "").strip() for key in _HIDING}
+    return {key: "|".join(filter(None, (_DEFAULTS[key], more))) for key, more in given.items()}
 
 
 def _start_jvm(options: Mapping[str, object], secret: set[str], log: IO[bytes] | None) -> None:

@@ -1,17 +1,20 @@
 """What a run says: lines for people, events for programs, exit codes for schedulers."""
 
 import io
+import logging
 import signal
 
 import click
 import pytest
 from rich.console import Console
+from support.terminal import Screen
 from unit.pipeline.files import changed
 
 from twophase import errors
 from twophase.cli import run_text
 from twophase.cli.main import run
 from twophase.cli.run import run as command
+from twophase.cli.run_spark import quiet_logs
 from twophase.cli.run_text import TextTeller, line_of, status_line
 from twophase.observe import BatchRecord
 from twophase.pipeline.endings import Ending, ending_of, restart_may_help
@@ -89,6 +92,60 @@ def test_one_line_that_moves_on_a_terminal(monkeypatch):
     drawn = screen.getvalue()
     assert all(f"batch {batch} done" in drawn for batch in range(3))
     assert drawn.count("\x1b[2K") >= 3
+
+
+@pytest.fixture
+def screen(monkeypatch):
+    """What is drawn, as a person sees it."""
+    drawn = io.StringIO()
+    monkeypatch.setattr(
+        run_text, "Console", lambda **_: Console(file=drawn, force_terminal=True, width=100)
+    )
+
+    def seen():
+        found = Screen()
+        found.write(drawn.getvalue().replace("\n", "\r\n"))
+        return found
+
+    return seen
+
+
+def test_lines_go_where_stdout_goes(screen, capsys):
+    """A file or a pipe gets them, also where the line moves on a terminal."""
+    with TextTeller() as tell:
+        tell(Started("orders", "/c", ("s",)))
+        tell(Status(batch=1))
+        print("of a step of the user's own")
+        assert [line.split(",")[0] for line in screen().lines if line] == ["batch 1 done"]
+        tell(Stopped("stopped as asked", 1, 20, 0))
+    assert capsys.readouterr().out.splitlines() == [
+        "orders runs: sinks s",
+        "of a step of the user's own",
+        "stopped as asked: the last batch is 1, 20 rows written",
+    ]
+    assert [line for line in screen().lines if line] == []
+
+
+def test_warnings_stand_above_the_line(screen):
+    """Each in a line of its own, and without secrets."""
+    log = logging.getLogger("twophase.of.a.test")
+    with quiet_logs(lambda text: text.replace("canary", "***")), TextTeller() as tell:
+        tell(Status(batch=1))
+        log.warning("sent again: %s", "canary")
+        tell(Status(batch=2))
+        above, line = (line for line in screen().lines if line)
+        assert (above, line.split(",")[0]) == ("WARNING: sent again: ***", "batch 2 done")
+    assert [line for line in screen().lines if line] == ["WARNING: sent again: ***"]
+    assert screen().cursor_is_shown
+    assert screen().at_the_beginning_of_a_line
+
+
+def test_dead_letters_are_told(capsys):
+    """How many rows were put aside, where there are some."""
+    with TextTeller() as tell:
+        tell(BatchDone(record(0, rejected_rows=3)))
+        tell(Status(batch=0))
+    assert capsys.readouterr().out == "s: batch 0, 10 rows, 3 dead letters\n"
 
 
 def test_exit_codes():

@@ -1,0 +1,128 @@
+"""`twophase run` on a real terminal: the line that moves, and the end by its keys."""
+
+import re
+import time
+
+import pytest
+from support.pipelines import COMMAND, fill, kafka_to_kafka, slowed
+from support.readers import values
+from support.terminal import CTRL_C, OnTerminal
+
+STATUS = re.compile(
+    r"(no batch yet|batch (?P<batch>\d+) done), [\d,]+ rows/s, [\d,]+ rows(, lag (?P<lag>[\d,]+))?"
+    r"(, transaction open (?P<age>\d+\.\d) of \d+ s)?, (?P<phase>[a-zA-Z ]+)"
+)
+
+
+@pytest.fixture
+def on_terminal():
+    begun = []
+
+    def begin(*arguments, **more):
+        begun.append(OnTerminal([*COMMAND, *map(str, arguments)], **more))
+        return begun[-1]
+
+    yield begin
+    for each in begun:
+        each.close()
+
+
+@pytest.fixture
+def pipeline(kafka, make_topic, tmp_path):
+    """A file with batches of ten rows, and its topic."""
+    servers, source, target = kafka.bootstrap_servers, make_topic(kafka), make_topic(kafka)
+    fill(servers, source, range(5_000))
+    return kafka_to_kafka(tmp_path, servers, source, target, rows_per_batch=10), target
+
+
+def status(screen):
+    """Return the parts of the line that moves, as it stands now."""
+    found = [STATUS.fullmatch(line) for line in screen.lines]
+    return next((each for each in found if each), None)
+
+
+def under_way(screen):
+    """Whether a batch is at work after another one."""
+    return (found := status(screen)) and found["batch"] and found["phase"] == "encode"
+
+
+def test_the_line_that_moves_and_ctrl_c(kafka, pipeline, on_terminal):
+    """Rate, batch, phase, lag and transaction; Ctrl-C says where it stopped; nothing is left."""
+    path, target = pipeline
+    terminal = on_terminal(path)
+    screen = terminal.screen
+    seen = {"batch": set(), "lag": set(), "age": set(), "phase": set()}
+
+    def moved():
+        if found := status(screen):
+            assert not screen.cursor_is_shown
+            for part, known in seen.items():
+                known.update({found[part]} - {None})
+        return all(len(seen[part]) > 1 for part in ("batch", "lag", "phase")) and seen["age"]
+
+    terminal.until(moved, 120)
+    terminal.press(CTRL_C)
+    assert terminal.end() == 0
+    assert screen.cursor_is_shown
+    assert screen.at_the_beginning_of_a_line
+    assert terminal.is_as_before()
+    said = [line for line in screen.lines if line]
+    assert status(screen) is None, said
+    assert re.fullmatch(r"p runs: sinks run-\w+", said[0])
+    asked = re.fullmatch(
+        r"stopping: (batch (\d+) ends|no batch is under way); "
+        r"once more \(Ctrl-C, SIGTERM\) ends it at once",
+        next(line for line in said if line.startswith("stopping")),
+    )
+    assert asked, said
+    ended = re.match(r"stopped as asked: the last batch is (\d+), (\d+) rows written; ", said[-1])
+    assert ended, said
+    batch, rows = int(ended[1]), int(ended[2])
+    assert asked[2] is None or int(asked[2]) == batch
+    assert rows == 10 * (batch + 1) == len(values(kafka.bootstrap_servers, target))
+    assert f"up to {{'{said[-1].partition('[Subscribe[')[2].partition(']')[0]}': " in said[-1]
+    assert said[-1].endswith(f"'0': {rows}}}}}")
+
+
+@pytest.mark.long
+def test_ctrl_c_twice(kafka, pipeline, on_terminal):
+    """The second one ends at once, with its own exit code; the terminal is left as it was."""
+    path, target = pipeline
+    terminal = on_terminal(slowed(path, 8, first=20))
+    screen = terminal.screen
+    terminal.until(lambda: under_way(screen))
+    terminal.press(CTRL_C)
+    terminal.until(lambda: any(line.startswith("stopping: ") for line in screen.lines))
+    began_s = time.monotonic()
+    terminal.press(CTRL_C)
+    assert terminal.end() == 130
+    assert time.monotonic() - began_s < 5.0
+    assert screen.cursor_is_shown
+    assert screen.at_the_beginning_of_a_line
+    assert terminal.is_as_before()
+    assert status(screen) is None
+    lines = "\n".join(screen.lines)
+    number = int(re.search(r"^stopping: batch (\d+) ends", lines, re.MULTILINE)[1])
+    assert lines.rstrip().endswith(
+        f"ended at once: batch {number - 1} was the last finished; the next start goes on there"
+    )
+    assert len(values(kafka.bootstrap_servers, target)) == 10 * number
+
+
+@pytest.mark.long
+def test_only_stderr_is_a_terminal(pipeline, on_terminal, tmp_path):
+    """Lines go to the file that stdout is, as the shell was told; the line moves all the same."""
+    path, _ = pipeline
+    with (tmp_path / "out").open("w") as out:
+        terminal = on_terminal(path, stdout=out)
+        terminal.until(lambda: under_way(terminal.screen))
+        terminal.press(CTRL_C)
+        assert terminal.end() == 0
+    lines = (tmp_path / "out").read_text().splitlines()
+    assert lines[0].startswith("p runs: sinks run-")
+    assert any(re.search(r": batch \d+, \d+ rows", line) for line in lines), lines
+    said = [line.split(":")[0] for line in lines]
+    assert ("stopping" in said, said[-1]) == (True, "stopped as asked")
+    assert not any("stopp" in line for line in terminal.screen.lines)
+    assert terminal.screen.cursor_is_shown
+    assert terminal.screen.at_the_beginning_of_a_line
