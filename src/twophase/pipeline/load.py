@@ -86,7 +86,7 @@ def _assemble(
         master=spark["master"],
         conf=conf,
         secret_conf=frozenset(name for name in conf if names_secret(name)),
-        modules=tuple(objects.modules),
+        modules=objects.modules,
         mistakes=reader.mistakes,
         references=reader.references,
         raw=reader.raw,
