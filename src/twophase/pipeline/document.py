@@ -6,6 +6,7 @@ was written, so that `no` is a word and `010` keeps its zero; what a text means 
 say.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,6 +18,8 @@ from twophase.pipeline.mistakes import Mistakes, Place, Where
 
 FILE_BYTES_MAX: Final = 1_000_000
 _DEPTH_MAX: Final = 20
+# Escapes such as \ud800 name them; no encoding has them, so no other program takes such a text.
+_HALVES: Final = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,9 @@ def _check_events(text: str, mistakes: Mistakes) -> None:
             mistakes.add_at(place, f"&{event.anchor} is an anchor; leave it out")
         if getattr(event, "tag", None) not in {None, "!"}:
             mistakes.add_at(place, "there is a tag (!...); allowed are plain values only")
+        if isinstance(event, yaml.ScalarEvent) and _HALVES.search(event.value):
+            said = "there is half of a character (\\ud800 to \\udfff); write the character itself"
+            mistakes.add_at(place, said)
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if depth > _DEPTH_MAX:

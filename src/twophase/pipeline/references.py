@@ -14,6 +14,8 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECRET_BYTES_MAX: Final = 100_000
 # Shorter ones would hide half of every text that holds them.
 _HIDDEN_CHARS_MIN: Final = 4
+# What Python makes of a byte that is not UTF-8.
+_NO_TEXT: Final = re.compile("[\udc80-\udcff]")
 _SECRET_NAME: Final = re.compile(HIDDEN_NAMES, re.IGNORECASE)
 
 
@@ -59,6 +61,8 @@ class References:
         if not value:
             what = "is not set" if value is None else "is empty"
             raise BadReference(f"the environment variable {name} {what}")
+        if _NO_TEXT.search(value):
+            raise BadReference(f"the environment variable {name} is not text in UTF-8")
         return value
 
     def _from_file(self, name: str) -> str:

@@ -58,6 +58,8 @@ def test_a_right_file(tmp_path):
         ("name: orders", "name: !!python/object:os.system x", 1, 7, "there is a tag"),
         ("name: orders", "name: orders\nname: two", 2, 1, "'name' is here twice, first in line 1"),
         ("name: orders", "name: [", 3, 26, "this is not YAML"),
+        ("name: orders", 'name: "\\ud800"', 1, 7, "half of a character"),
+        ("  - view: clean", '  - view: clean\n    "a\\udfff": b', 9, 5, "half of a character"),
         ("name: orders", "<<: {}\nname: orders", 1, 1, "is no key"),
     ],
 )

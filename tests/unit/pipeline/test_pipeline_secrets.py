@@ -1,5 +1,6 @@
 """Secrets come in by reference only, and go out nowhere."""
 
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -117,3 +118,12 @@ def test_the_java_client_of_the_source_loads_no_other_login_module(module, tmp_p
     said = mistakes(tmp_path, with_jaas(jaas))
     assert any("sasl.jaas.config" in text for *_, text in said), said
     assert CANARY not in str(said)
+
+
+def test_an_environment_variable_that_is_no_text(tmp_path, monkeypatch):
+    """It is refused by name; Kafka and Java would fail on it later, and show it."""
+    monkeypatch.setitem(os.environb, b"CANARY", b"hunter\xff22")
+    found = mistakes(tmp_path, changed("topic: orders\n", "topic: ${env:CANARY}\n"))
+    assert [each[:2] for each in found] == [(6, 5)]
+    assert "variable CANARY is not text in UTF-8" in found[0][2]
+    assert "22" not in found[0][2]
