@@ -49,11 +49,11 @@ def start_query(
     trigger: Mapping[str, Any],
 ) -> Any:
     """Start the query; a plan that cannot be a stream is a mistake of whoever wrote it."""
-    writer = frame.writeStream.foreachBatch(write).queryName(name).outputMode(mode)
-    writer = writer.option("checkpointLocation", checkpoint)
-    if trigger:
-        writer = writer.trigger(**trigger)
     try:
+        writer = frame.writeStream.foreachBatch(write).queryName(name).outputMode(mode)
+        writer = writer.option("checkpointLocation", checkpoint)
+        if trigger:
+            writer = writer.trigger(**trigger)
         return writer.start()
     except AnalysisException as error:
         raise ConfigurationError(f"Spark refuses the query: {first_line(error)}") from None
