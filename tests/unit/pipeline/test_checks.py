@@ -90,6 +90,17 @@ def test_all_mistakes_at_once(tmp_path):
     assert "'kafka.foo' is not an option of Kafka's producer" in said[3]
 
 
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [("spark.master", "master beside conf"), ("spark.app.name", "name at the top of the file")],
+)
+def test_settings_of_spark_that_have_keys(tmp_path, name, key):
+    """One way for each: here they would go before --master and a dry run's own."""
+    text = f"{RIGHT}spark:\n  conf:\n    {name}: a\n"
+    said = f"{name} has a key of its own: write {key}"
+    assert mistakes(tmp_path, text) == [(19, 5, said)]
+
+
 def test_options_of_the_source(tmp_path):
     """Known ones only: what would make Java's client load a class or run a program is refused."""
     options = """    options:

@@ -20,6 +20,11 @@ POSTGRES = """sinks:
       url: postgresql://etl:${env:CANARY}@db:5432/shop
       table: orders
 """
+JAVA = (
+    RIGHT
+    + "spark: {{conf: {{spark.{}.extraJavaOptions: "
+    + "'-Xmx1g \"-Djavax.net.ssl.trustStorePassword=hunter22\" -Da.b=c'}}}}\n"
+)
 
 
 class Frame:
@@ -53,6 +58,13 @@ def canary(monkeypatch):
             15,
             "url holds a secret",
         ),
+        (
+            changed("sinks:\n", POSTGRES.replace("/shop", "/shop?sslpassword=hunter22")),
+            15,
+            "sslpassword in sinks[0].postgres.url holds a secret",
+        ),
+        (JAVA.format("driver"), 17, "trustStorePassword in spark.driver.extraJavaOptions holds a"),
+        (JAVA.format("executor"), 17, "trustStorePassword in spark.executor.extraJavaOptions hol"),
         (RIGHT + "spark: {conf: {spark.x.password: hunter22}}\n", 17, "spark.x.password holds"),
         (RIGHT + "spark: {conf: {spark.x.y: '${env:CANARY}'}}\n", 17, "Spark shows this setting"),
         (changed("FROM source", "FROM source WHERE '${env:CANARY}' = 'x'"), 9, "write it out"),
@@ -127,3 +139,21 @@ def test_an_environment_variable_that_is_no_text(tmp_path, monkeypatch):
     assert [each[:2] for each in found] == [(6, 5)]
     assert "variable CANARY is not text in UTF-8" in found[0][2]
     assert "22" not in found[0][2]
+
+
+def test_a_secret_of_jaas_by_another_name(tmp_path):
+    """Whatever else is wrong with it: whoever reads the file reads it too."""
+    jaas = f'\'{JAAS} username="u" password="${{env:CANARY}}" clientSecret="hunter22";\''
+    said = [each[2] for each in mistakes(tmp_path, with_jaas(jaas))]
+    assert any("clientSecret in kafka.sasl.jaas.config holds a secret" in each for each in said)
+    assert "hunter22" not in str(said)
+
+
+def test_what_only_sounds_like_a_secret(tmp_path):
+    """A name may speak of tokens and passwords and have none."""
+    java = "-Doauth.token.endpoint.uri=https://x -Djavax.net.ssl.trustStore=/a"
+    text = f"{RIGHT}spark: {{conf: {{spark.driver.extraJavaOptions: {java}}}}}\n"
+    assert load(tmp_path, text).conf == {"spark.driver.extraJavaOptions": java}
+    jaas = f'\'{JAAS} username="u" password="${{env:CANARY}}" tokenauth="true";\''
+    (found,) = mistakes(tmp_path, with_jaas(jaas))
+    assert "delegation tokens (tokenauth) are not supported" in found[2]
