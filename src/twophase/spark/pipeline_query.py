@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.errors import AnalysisException
 
 from twophase.errors import AccessDenied, ConfigurationError, TwoPhaseError
+from twophase.options import CUT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -101,7 +102,8 @@ def first_line(error: BaseException) -> str:
     java = getattr(error, "java_exception", None)
     said = str(java.toString() if java is not None else error).strip()
     line = said.splitlines()[0] if said else type(error).__name__
-    return _STATE.sub("", _PREFIX.sub("", line))[:_TEXT_CHARS_MAX]
+    line = _STATE.sub("", _PREFIX.sub("", line))
+    return line if len(line) <= _TEXT_CHARS_MAX else line[:_TEXT_CHARS_MAX] + CUT
 
 
 def _offsets(sources: list[Mapping[str, Any]]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import pytest
 from unit.pipeline.files import RIGHT, changed, load, mistakes
 
 from twophase.pipeline.plan import plan_of
+from twophase.spark.pipeline_query import first_line
 
 CANARY = 'can"ary\\/@:secret'
 JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required"
@@ -157,3 +158,37 @@ def test_what_only_sounds_like_a_secret(tmp_path):
     jaas = f'\'{JAAS} username="u" password="${{env:CANARY}}" tokenauth="true";\''
     (found,) = mistakes(tmp_path, with_jaas(jaas))
     assert "delegation tokens (tokenauth) are not supported" in found[2]
+
+
+LONG = "".join(f"{number:03}xyz" for number in range(200))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("name: orders", "name: orders\ntrigger: '${env:LONG}'"),
+        ("sink_id: orders-clean", "sink_id: '${env:LONG}'"),
+        ("9092\n", "9092\n  kafka.security.protocol: '${env:LONG}'\n"),
+        ("9092\n", "9092\n  kafka.security.protocol: 'http://a/${env:LONG}'\n"),
+        ("      topic: orders-clean", "      options: {kafka.acks: '${env:LONG}'}\n      topic: o"),
+    ],
+)
+@pytest.mark.parametrize("secret", [LONG, LONG[:122], "x'y\"z\\" + LONG, "x'y\\z"])
+def test_a_secret_in_a_wrong_place(tmp_path, monkeypatch, before, after, secret):
+    """A sentence that quotes a value may cut it, and puts backslashes into it."""
+    monkeypatch.setenv("LONG", secret)
+    found = mistakes(tmp_path, changed(before, after))
+    assert found
+    said = str([each[2] for each in found])
+    assert not any(secret[at : at + 4] in said for at in range(0, 80, 4) if secret[at : at + 4])
+    assert "y\\" not in said
+
+
+def test_a_secret_in_a_long_error(tmp_path, monkeypatch):
+    """Its text is cut before anybody hides something in it, at whatever place that is."""
+    monkeypatch.setenv("CANARY", LONG)
+    hide = load(tmp_path, changed("topic: orders\n", "topic: '${env:CANARY}'\n")).references.hide
+    for ahead in (0, 100, 590, 595):
+        said = hide(first_line(ValueError("-" * ahead + LONG)))
+        assert said == f"{'-' * ahead}***…"
+    assert hide(first_line(ValueError(LONG[:7]))) == LONG[:7]
