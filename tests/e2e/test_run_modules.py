@@ -29,7 +29,8 @@ def more(batch):
 """
 
 
-def test_a_package_and_a_module_on_the_workers(kafka, make_topic, tmp_path, monkeypatch):
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
+def test_a_package_and_a_module_on_the_workers(kafka, make_topic, tmp_path, monkeypatch, master):
     """A function in a package is pickled by name, so its workers need package and helpers."""
     servers, source, target = kafka.bootstrap_servers, make_topic(kafka), make_topic(kafka)
     folder, elsewhere = tmp_path / "pipeline", tmp_path / "elsewhere"
@@ -45,6 +46,6 @@ def test_a_package_and_a_module_on_the_workers(kafka, make_topic, tmp_path, monk
     fill(servers, source, range(20))
     # A worker would find what lies where it was started.
     monkeypatch.chdir(elsewhere)
-    code, told, err = finish(begin(path, "--available-now"))
+    code, told, err = finish(begin(path, "--available-now", "--master", master))
     assert code == 0, (err, told)
     assert sorted(map(int, values(servers, target))) == [1000 + 2 * n for n in range(20)]

@@ -18,6 +18,7 @@ from twophase.pipeline.mistakes import Mistakes, Place, Where
 
 FILE_BYTES_MAX: Final = 1_000_000
 _DEPTH_MAX: Final = 20
+_MERGE: Final = "tag:yaml.org,2002:merge"
 # Escapes such as \ud800 name them; no encoding has them, so no other program takes such a text.
 _HALVES: Final = re.compile("[\ud800-\udfff]")
 
@@ -112,6 +113,10 @@ def _pairs(node: Any, where: Where, mistakes: Mistakes) -> Iterator[tuple[str, N
             mistakes.add_at(place, "a key is a list or a section; allowed is a name")
             continue
         name = key.value
+        if key.tag == _MERGE:
+            said = "<< takes the keys of another section; write them here, one by one"
+            mistakes.add_at(place, said)
+            continue
         if name in seen:
             first = seen[name].line
             mistakes.add_at(place, f"{shown_key(name)} is here twice, first in line {first}")
@@ -125,7 +130,11 @@ def _pairs(node: Any, where: Where, mistakes: Mistakes) -> Iterator[tuple[str, N
 def _begins(node: Any) -> Place | None:
     line, column = node.start_mark.line + 1, node.start_mark.column + 1
     if node.style != "|":
-        return Place(line, column + (node.style is not None)) if "\n" not in node.value else None
+        quotes = int(node.style is not None)
+        # Folded lines and escapes shift what is behind them.
+        width = node.end_mark.index - node.start_mark.index - 2 * quotes
+        one_line = node.start_mark.line == node.end_mark.line
+        return Place(line, column + quotes) if one_line and width == len(node.value) else None
     # A block begins after the line of its sign, and its indentation is that of its first line.
     lines = node.start_mark.buffer.splitlines() if node.start_mark.buffer else []
     first = next((each for each in lines[line:] if each.strip()), None)

@@ -25,7 +25,6 @@ def load_pipeline(path: Path) -> Pipeline:
     mistakes = Mistakes(str(path))
     folder = path.absolute().parent
     node = read_document(_read(path), mistakes)
-    mistakes.check()
     references = References(folder)
     mistakes.hide = references.hide
     reader = Reader(mistakes, references, folder)
