@@ -39,7 +39,9 @@ def test_a_package_and_a_module_on_the_workers(kafka, make_topic, tmp_path, monk
     (folder / "own_code" / "__init__.py").write_text("")
     (folder / "own_code" / "steps.py").write_text(STEP)
     (folder / "own_code" / "deep" / "helper.py").write_text(HELPER)
-    (folder / "own_numbers.py").write_text("MORE = 1000\n")
+    (elsewhere / "other_numbers.py").write_text("MORE = 1000\n")
+    # Spark follows links, and would send it under its other name.
+    (folder / "own_numbers.py").symlink_to(elsewhere / "other_numbers.py")
     path = kafka_to_kafka(folder, servers, source, target)
     step = "  - view: more\n    python: own_code.steps:step\nsinks:"
     path.write_text(path.read_text().replace("sinks:", step))

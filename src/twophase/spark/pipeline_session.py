@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from shutil import copy
 from typing import IO, Any, Final
 
 from pyspark import SparkConf, SparkContext, SparkFiles
@@ -59,12 +60,13 @@ def start_session(
 
 
 def _send(context: SparkContext, module: Path) -> None:
-    if module.is_dir():
+    if module.is_dir() or module.is_symlink():
         # On a cluster executors fetch it whenever they come, so it must stay as long as the
         # session: this folder is Spark's own for the session's files, and Spark removes it.
-        packages = Path(SparkFiles.getRootDirectory(), "packages")
-        packages.mkdir(exist_ok=True)
-        module = pack(module, packages)
+        folder = Path(SparkFiles.getRootDirectory(), "packed")
+        folder.mkdir(exist_ok=True)
+        # Spark would send a link under the name of what it leads to.
+        module = pack(module, folder) if module.is_dir() else Path(copy(module, folder))
     context.addPyFile(str(module))
 
 
