@@ -7,9 +7,10 @@ from typing import Final
 from twophase.errors import SetupError
 from twophase.kafka.jaas import JaasError, parse_jaas
 from twophase.kafka.option_table import OPTIONS, PREFIX
+from twophase.options import HIDDEN_NAMES
 from twophase.pipeline.mistakes import Where
 from twophase.pipeline.reading import Reader, literal_secret, name_of
-from twophase.pipeline.references import HIDDEN_NAMES, is_reference, names_secret, refers
+from twophase.pipeline.references import is_reference, names_secret, refers
 
 _JAAS: Final = PREFIX + "sasl.jaas.config"
 # What has a secret is said by the last part of a name: oauth.token.endpoint.uri has none.
