@@ -18,6 +18,8 @@ MASK = "***"
 # What a name says of its value, as Spark's own spark.redaction.regex has it, and more of the kind.
 # Java reads it too: what may be a secret is hidden by Spark.
 HIDDEN_NAMES = r"secret|passw|token|credential|(?:access|account|api|encryption|private)[._ -]?key"
+# Where a text was cut; whoever hides secrets in it looks for the beginning of one before this.
+CUT = "…"
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
@@ -92,7 +94,7 @@ def shown(text: str) -> str:
     """Quote a value for an error: shortened, and masked when it looks like a secret."""
     if _SECRET_LOOK.search(text):
         return MASK
-    return repr(text if len(text) <= _SHOWN_CHARS_MAX else text[:_SHOWN_CHARS_MAX] + "…")
+    return repr(text if len(text) <= _SHOWN_CHARS_MAX else text[:_SHOWN_CHARS_MAX] + CUT)
 
 
 def shown_key(written: str) -> str:

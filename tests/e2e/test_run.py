@@ -4,6 +4,7 @@ import pytest
 from support.pipelines import fill, kafka_to_kafka, run_here, with_dead_letters
 from support.readers import read, values
 
+from twophase.errors import ConfigurationError
 from twophase.kafka.letters import PREFIX
 from twophase.pipeline.events import BatchDone, Started, Stopping
 from twophase.pipeline.frames import make_views
@@ -11,6 +12,7 @@ from twophase.pipeline.load import load_pipeline
 from twophase.pipeline.mistakes import PipelineWrong
 from twophase.pipeline.runner import ASKED, DRAINED
 from twophase.pipeline.stopping import Stop
+from twophase.spark.pipeline_query import start_query
 
 
 def test_kafka_over_sql_to_kafka(spark, kafka, make_topic, tmp_path):
@@ -90,3 +92,73 @@ def test_mistakes_in_sql(spark, tmp_path, before, after, at, said):
     assert [(each[0], each[1]) for each in found] == [place], found
     assert said.lower() in found[0][2].lower()
     assert not (tmp_path / "checkpoint").exists()
+
+
+@pytest.mark.parametrize("path", ["nowhere://${env:CANARY}/in", "s3://${env:CANARY}/in"])
+def test_a_source_that_java_refuses(spark, tmp_path, monkeypatch, path):
+    """What PySpark does not translate is one sentence too, without a stack or a secret."""
+    monkeypatch.setenv("CANARY", "hunter22")
+    file = tmp_path / "p.yaml"
+    file.write_text(
+        f"source:\n  files: {{format: text, path: '{path}'}}\n"
+        "sinks:\n  - kafka:\n      sink_id: a\n      topic: b\n"
+        "      options: {kafka.bootstrap.servers: '127.0.0.1:1'}\ncheckpoint: state\n"
+    )
+    with pytest.raises(PipelineWrong) as raised:
+        make_views(load_pipeline(file), spark)
+    (found,) = raised.value.mistakes
+    assert (found.place.line, found.place.column) == (2, 3)
+    assert "No FileSystem for scheme" in found.said
+    assert "\n" not in found.said
+    assert "hunter22" not in found.said
+
+
+@pytest.mark.parametrize(
+    ("sql", "line"),
+    [
+        ("  - sql: SELECT 'a' AS value\n", 3),
+        ("  - sql: SELECT 'a' AS value\n  - sql: SELECT * FROM step1\n", 4),
+    ],
+)
+def test_a_query_that_is_no_stream(spark, tmp_path, sql, line):
+    """A mistake of the last step: started, it would fail and a scheduler start it for ever."""
+    file = tmp_path / "p.yaml"
+    file.write_text(
+        f"source: {{rate: {{}}}}\nsteps:\n{sql}sinks:\n  - kafka:\n      sink_id: a\n"
+        "      topic: b\n      options: {kafka.bootstrap.servers: '127.0.0.1:1'}\n"
+        "checkpoint: state\n"
+    )
+    with pytest.raises(PipelineWrong) as raised:
+        make_views(load_pipeline(file), spark)
+    (found,) = raised.value.mistakes
+    assert (found.place.line, found.said.partition(";")[0]) == (
+        line,
+        "what comes out is no stream: it reads nothing of the view source",
+    )
+
+
+def test_a_frame_that_is_no_stream_is_refused_before_it_starts(spark, tmp_path):
+    """As a mistake of whoever wrote it, which no second try can mend."""
+    with pytest.raises(ConfigurationError, match="Spark refuses the query"):
+        start_query(
+            spark.range(1),
+            lambda _frame, _batch: None,
+            name="a",
+            checkpoint=str(tmp_path),
+            mode="append",
+            trigger={},
+        )
+
+
+def test_a_sink_that_calls_exit(spark, tmp_path):
+    """The run fails and says so; Spark would wait for the answer for ever."""
+    (tmp_path / "exiting_sink.py").write_text(
+        "import sys\ndef make():\n    return lambda frame, batch: sys.exit(7)\n"
+    )
+    file = tmp_path / "p.yaml"
+    file.write_text(
+        "source: {rate: {}}\nsinks: [python: {sink_id: a, name: 'exiting_sink:make'}]\n"
+        "checkpoint: state\nrestarts: 0\n"
+    )
+    with pytest.raises(RuntimeError, match=r"a sink raised SystemExit\(7\)"):
+        run_here(file, spark, available_now=False)

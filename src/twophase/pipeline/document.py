@@ -6,6 +6,7 @@ was written, so that `no` is a word and `010` keeps its zero; what a text means 
 say.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,6 +18,9 @@ from twophase.pipeline.mistakes import Mistakes, Place, Where
 
 FILE_BYTES_MAX: Final = 1_000_000
 _DEPTH_MAX: Final = 20
+_MERGE: Final = "tag:yaml.org,2002:merge"
+# Escapes such as \ud800 name them; no encoding has them, so no other program takes such a text.
+_HALVES: Final = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,9 @@ def _check_events(text: str, mistakes: Mistakes) -> None:
             mistakes.add_at(place, f"&{event.anchor} is an anchor; leave it out")
         if getattr(event, "tag", None) not in {None, "!"}:
             mistakes.add_at(place, "there is a tag (!...); allowed are plain values only")
+        if isinstance(event, yaml.ScalarEvent) and _HALVES.search(event.value):
+            said = "there is half of a character (\\ud800 to \\udfff); write the character itself"
+            mistakes.add_at(place, said)
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if depth > _DEPTH_MAX:
@@ -106,6 +113,10 @@ def _pairs(node: Any, where: Where, mistakes: Mistakes) -> Iterator[tuple[str, N
             mistakes.add_at(place, "a key is a list or a section; allowed is a name")
             continue
         name = key.value
+        if key.tag == _MERGE:
+            said = "<< takes the keys of another section; write them here, one by one"
+            mistakes.add_at(place, said)
+            continue
         if name in seen:
             first = seen[name].line
             mistakes.add_at(place, f"{shown_key(name)} is here twice, first in line {first}")
@@ -119,7 +130,11 @@ def _pairs(node: Any, where: Where, mistakes: Mistakes) -> Iterator[tuple[str, N
 def _begins(node: Any) -> Place | None:
     line, column = node.start_mark.line + 1, node.start_mark.column + 1
     if node.style != "|":
-        return Place(line, column + (node.style is not None)) if "\n" not in node.value else None
+        quotes = int(node.style is not None)
+        # Folded lines and escapes shift what is behind them.
+        width = node.end_mark.index - node.start_mark.index - 2 * quotes
+        one_line = node.start_mark.line == node.end_mark.line
+        return Place(line, column + quotes) if one_line and width == len(node.value) else None
     # A block begins after the line of its sign, and its indentation is that of its first line.
     lines = node.start_mark.buffer.splitlines() if node.start_mark.buffer else []
     first = next((each for each in lines[line:] if each.strip()), None)

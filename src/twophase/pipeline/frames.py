@@ -46,9 +46,22 @@ def make_views(pipeline: Pipeline, session: Any) -> Any:
             broken.add(step.view)
         views.append(step.view)
     pipeline.mistakes.check()
+    _check_stream(pipeline, frame)
     _check_sinks(pipeline, frame)
     pipeline.mistakes.check()
     return frame
+
+
+def _check_stream(pipeline: Pipeline, frame: Any) -> None:
+    """Refuse rows that are there once, which no streaming query can be made of."""
+    if not frame.isStreaming:
+        step = pipeline.steps[-1]
+        said = f"what comes out is no stream: it reads nothing of the view {pipeline.source.view}"
+        pipeline.mistakes.add(
+            (*step.where, "python" if step.sql is None else "sql"),
+            f"{said}; read it, or a view that is made of it",
+        )
+        pipeline.mistakes.check()
 
 
 def _check_sinks(pipeline: Pipeline, frame: Any) -> None:

@@ -25,7 +25,6 @@ def load_pipeline(path: Path) -> Pipeline:
     mistakes = Mistakes(str(path))
     folder = path.absolute().parent
     node = read_document(_read(path), mistakes)
-    mistakes.check()
     references = References(folder)
     mistakes.hide = references.hide
     reader = Reader(mistakes, references, folder)
@@ -86,7 +85,7 @@ def _assemble(
         master=spark["master"],
         conf=conf,
         secret_conf=frozenset(name for name in conf if names_secret(name)),
-        modules=tuple(objects.modules),
+        modules=objects.modules,
         mistakes=reader.mistakes,
         references=reader.references,
         raw=reader.raw,

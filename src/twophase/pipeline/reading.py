@@ -134,6 +134,9 @@ class Reader:
         for each in found.items if found else ():
             scalar = self._of(each, Scalar, kind.allowed, where)
             text = self.fill(scalar.text, where) if scalar else None
+            if text is not None and not text.strip():
+                said = f"{_name(where)} holds an empty text; write the name, or leave it out"
+                self.mistakes.add(where, said)
             texts += [text] if text else []
         return tuple(texts)
 

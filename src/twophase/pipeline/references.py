@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from twophase.options import HIDDEN_NAMES
+from twophase.options import CUT, HIDDEN_NAMES, MASK
 
 FORMS: Final = "${env:NAME} or ${file:PATH}"
 _REFERENCE: Final = re.compile(r"\$\{(?P<kind>[A-Za-z]*):?(?P<name>[^}]*)\}")
@@ -14,6 +14,8 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECRET_BYTES_MAX: Final = 100_000
 # Shorter ones would hide half of every text that holds them.
 _HIDDEN_CHARS_MIN: Final = 4
+# What Python makes of a byte that is not UTF-8.
+_NO_TEXT: Final = re.compile("[\udc80-\udcff]")
 _SECRET_NAME: Final = re.compile(HIDDEN_NAMES, re.IGNORECASE)
 
 
@@ -33,9 +35,9 @@ class References:
         return _REFERENCE.sub(lambda found: escape(self._value(found)), text)
 
     def hide(self, text: str) -> str:
-        """Return a text without the values that came from references."""
+        """Return a text without the values that came from references, whole or cut."""
         for value in sorted(self._values, key=len, reverse=True):
-            text = text.replace(value, "***")
+            text = _without_beginning(text.replace(value, MASK), value)
         return text
 
     def _value(self, found: re.Match[str]) -> str:
@@ -48,7 +50,8 @@ class References:
             raise BadReference(f"a reference is neither of {FORMS}")
         for part in (value, *value.splitlines()):
             if len(part) >= _HIDDEN_CHARS_MIN:
-                self._values.add(part)
+                # Errors quote as Python does, with backslashes before what needs them.
+                self._values |= {part, repr(part)[1:-1], repr(f"'\"{part}")[4:-1]}
         return value
 
     @staticmethod
@@ -59,6 +62,8 @@ class References:
         if not value:
             what = "is not set" if value is None else "is empty"
             raise BadReference(f"the environment variable {name} {what}")
+        if _NO_TEXT.search(value):
+            raise BadReference(f"the environment variable {name} is not text in UTF-8")
         return value
 
     def _from_file(self, name: str) -> str:
@@ -80,6 +85,16 @@ class References:
         if not value:
             raise BadReference(f"the file {path} is empty")
         return value
+
+
+def _without_beginning(text: str, value: str) -> str:
+    """Hide the beginning of a value where the text was cut in the middle of it."""
+    for end in [found.start() for found in re.finditer(CUT, text)][::-1]:
+        for length in range(min(end, len(value) - 1), _HIDDEN_CHARS_MIN - 1, -1):
+            if text.startswith(value[:length], end - length):
+                text = text[: end - length] + MASK + text[end:]
+                break
+    return text
 
 
 def refers(text: str) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from twophase.kafka.option_table import OPTIONS, PREFIX
 from twophase.options import nearest, shown_key
 from twophase.pipeline.filling import fill_kafka
+from twophase.pipeline.mistakes import Where
 from twophase.pipeline.reading import Reader
 from twophase.pipeline.source_options import SHARED
 
@@ -21,7 +22,7 @@ class Shared:
 def read_shared(reader: Reader, given: Mapping[str, str]) -> Shared:
     """Return the options under the names that Spark and the sinks have for them."""
     good = {}
-    for name, text in given.items():
+    for name, text in once(reader, given, ("kafka",)).items():
         key = name.strip().lower()
         if key in SHARED:
             good[name] = text
@@ -33,6 +34,21 @@ def read_shared(reader: Reader, given: Mapping[str, str]) -> Shared:
     filled = fill_kafka(reader, good, ("kafka",))
     absent = frozenset(name.strip().lower() for name in set(given) - set(filled))
     return Shared({name.strip().lower(): text for name, text in filled.items()}, absent)
+
+
+def once(reader: Reader, given: Mapping[str, str], where: Where) -> dict[str, str]:
+    """Return the options without those whose name is there before, in different case."""
+    found: dict[str, str] = {}
+    seen: set[str] = set()
+    for name, text in given.items():
+        key = name.strip().lower()
+        if key in seen:
+            said = f"{shown_key(name)} is given twice, in different case; keep one"
+            reader.mistakes.add((*where, name), said)
+        else:
+            seen.add(key)
+            found[name] = text
+    return found
 
 
 def unknown_option(name: str, known: Iterable[str]) -> str:

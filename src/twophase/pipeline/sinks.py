@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from inspect import signature
 from typing import Any, Final
 
 from twophase.errors import ConfigurationError
@@ -46,6 +47,7 @@ def python_sink(
     if isinstance(made_by, TwoPhaseCommitSink):
         made = made_by
     elif callable(made_by):
+        _check_call(made_by, arguments)
         made = made_by(**arguments)
     else:
         raise ConfigurationError(
@@ -62,6 +64,20 @@ def python_sink(
     if "decisions" in settings:
         raise ConfigurationError("decisions is given, and a function keeps no decision log")
     return made
+
+
+def _check_call(made_by: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
+    """Say what is called with what, which Python does not say: a sink may stand there itself."""
+    try:
+        signature(made_by).bind(**arguments)
+    except TypeError as error:
+        raise TypeError(
+            f"{error}; name is called with arguments and returns the sink, so a function of a "
+            "DataFrame and a batch number must come out of another one"
+        ) from None
+    except ValueError:
+        # A class of another language has no signature; its own error will do.
+        return
 
 
 def promise_of(make: Callable[..., Any], sink: Any, guarantee: Guarantee) -> str:

@@ -14,7 +14,7 @@ from twophase.pipeline.mistakes import Where, said_of
 from twophase.pipeline.model import Source
 from twophase.pipeline.reach import reach_kafka
 from twophase.pipeline.reading import Reader
-from twophase.pipeline.shared import Shared, unknown_option
+from twophase.pipeline.shared import Shared, once, unknown_option
 from twophase.pipeline.sinks import checked
 from twophase.pipeline.source_options import SHARED, SOURCE
 
@@ -96,7 +96,7 @@ def _hidden_servers(reader: Reader, own: Mapping[str, str]) -> bool:
 def _own_options(reader: Reader, given: Mapping[str, str], where: Where) -> dict[str, str]:
     """Return the options of the source by the names that Spark has for them."""
     good = {}
-    for name, value in given.items():
+    for name, value in once(reader, given, where).items():
         key = name.strip().lower()
         if key in _HAVE_KEYS:
             said = f"{name} has a key of its own: write {_HAVE_KEYS[key]} beside options"

@@ -25,6 +25,9 @@ _OBJECT: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _INTERVAL: Final = re.compile(
     r"[1-9][0-9]{0,8} ?(milliseconds?|ms|seconds?|s|minutes?|m|hours?|h|days?)"
 )
+_PARTITION: Final = re.compile(r"0|[1-9][0-9]{0,9}")
+_EARLIEST: Final = -2
+_OFFSETS: Final = 'earliest, latest, or JSON such as {"topic": {"0": 23, "1": -2}}'
 _FORMATS: Final = ("json", "csv", "parquet", "orc", "text")
 
 
@@ -60,9 +63,32 @@ def _checked(check: Callable[[str], Any], allowed: str) -> Text:
 def _offsets(text: str) -> str:
     if text.lower() in {"earliest", "latest"}:
         return text.lower()
-    if not isinstance(json.loads(text), dict):
-        raise ValueError  # noqa: TRY004 - as every kind says that a text is wrong
+    try:
+        told = json.loads(text)
+    except RecursionError:
+        raise ValueError from None
+    if not _is_offsets(told):
+        raise ValueError
     return text
+
+
+def _is_offsets(told: Any) -> bool:
+    """Whether each topic has partitions, and each of them an offset, as Spark's source reads it."""
+    return (
+        isinstance(told, dict)
+        and bool(told)
+        and all(
+            bool(topic) and isinstance(partitions, dict) and bool(partitions)
+            for topic, partitions in told.items()
+        )
+        and all(
+            _PARTITION.fullmatch(partition)
+            and type(offset) is int
+            and _EARLIEST <= offset <= LONG_MAX
+            for partitions in told.values()
+            for partition, offset in partitions.items()
+        )
+    )
 
 
 def _interval(text: str) -> str:
@@ -104,7 +130,7 @@ KAFKA_SOURCE: Final = Section(
         Field("topic_pattern", TEXT_FIELD, "instead of topic: a regular expression of Java"),
         Field(
             "starting_offsets",
-            Text(Kind("earliest, latest, or JSON of topics, partitions and offsets", _offsets)),
+            Text(Kind(_OFFSETS, _offsets)),
             "where the first start begins; later ones go on from the checkpoint",
             default="earliest",
         ),

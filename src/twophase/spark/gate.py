@@ -17,7 +17,7 @@ class Gate:
     """A function for foreachBatch: once it is closed, the batch inside ends and no other begins.
 
     `last` is the batch that went through last; `failure` what a sink raised, as it was raised,
-    because Spark hands on only a text.
+    because Spark hands on only a text; what ends a process, such as sys.exit, as a RuntimeError.
     """
 
     def __init__(self, write: "Callable[[DataFrame, int], None]") -> None:
@@ -45,9 +45,13 @@ class Gate:
             _hold(frame)
         try:
             self._write(frame, batch_id)
-        except BaseException as error:
+        except Exception as error:
             self.failure = error
             raise
+        except BaseException as error:
+            # Py4J answers only where an Exception is raised: the JVM would wait for ever.
+            self.failure = RuntimeError(f"a sink raised {error!r}, which ends no process here")
+            raise self.failure from error
         else:
             self.last = batch_id
         finally:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from twophase.errors import ConfigurationError
@@ -102,7 +103,8 @@ def with_own_sql(
 def _asked(act: Callable[[], Any]) -> Any:
     try:
         return act()
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
+        # The second is what PySpark does not translate: of Hadoop's file systems, say.
         said = _first(error)
         # Where the sentence has several lines, the place is behind the last of them.
         found = _AT.search(str(error))
@@ -113,5 +115,7 @@ def _asked(act: Callable[[], Any]) -> Any:
 
 
 def _first(error: BaseException) -> str:
-    said = str(error).strip()
+    # Py4J's own text is about the call, and Java's comes behind it with all of the stack.
+    java = getattr(error, "java_exception", None)
+    said = str(error if java is None else java.toString()).strip()
     return said.splitlines()[0] if said else type(error).__name__

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.errors import AnalysisException
 
 from twophase.errors import AccessDenied, ConfigurationError, TwoPhaseError
+from twophase.options import CUT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,11 +50,11 @@ def start_query(
     trigger: Mapping[str, Any],
 ) -> Any:
     """Start the query; a plan that cannot be a stream is a mistake of whoever wrote it."""
-    writer = frame.writeStream.foreachBatch(write).queryName(name).outputMode(mode)
-    writer = writer.option("checkpointLocation", checkpoint)
-    if trigger:
-        writer = writer.trigger(**trigger)
     try:
+        writer = frame.writeStream.foreachBatch(write).queryName(name).outputMode(mode)
+        writer = writer.option("checkpointLocation", checkpoint)
+        if trigger:
+            writer = writer.trigger(**trigger)
         return writer.start()
     except AnalysisException as error:
         raise ConfigurationError(f"Spark refuses the query: {first_line(error)}") from None
@@ -101,7 +102,8 @@ def first_line(error: BaseException) -> str:
     java = getattr(error, "java_exception", None)
     said = str(java.toString() if java is not None else error).strip()
     line = said.splitlines()[0] if said else type(error).__name__
-    return _STATE.sub("", _PREFIX.sub("", line))[:_TEXT_CHARS_MAX]
+    line = _STATE.sub("", _PREFIX.sub("", line))
+    return line if len(line) <= _TEXT_CHARS_MAX else line[:_TEXT_CHARS_MAX] + CUT
 
 
 def _offsets(sources: list[Mapping[str, Any]]) -> dict[str, Any]:

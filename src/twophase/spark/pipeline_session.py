@@ -2,15 +2,17 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from shutil import copy
 from typing import IO, Any, Final
 
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkConf, SparkContext, SparkFiles
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from twophase.errors import SetupError, StoreUnavailable
+from twophase.pipeline.packing import pack
 from twophase.spark.session import REDACTED, configure_spark
 
 _DEFAULTS: Final[Mapping[str, str]] = {
@@ -35,8 +37,8 @@ def start_session(
 ) -> SparkSession:
     """Return a session with these settings.
 
-    `secret` are names of settings that nobody may see, `modules` the user's own files for the
-    executors. What Spark's JVM says goes to `log`, by default to stderr.
+    `secret` are names of settings that nobody may see, `modules` the user's own files
+    and packages for the executors. What Spark's JVM says goes to `log`, by default to stderr.
     """
     builder: Any = SparkSession.builder.appName(name).master(master)
     for key, value in {**_DEFAULTS, **conf, **_hiding(conf)}.items():
@@ -53,8 +55,19 @@ def start_session(
     for logger in _LOGGERS:
         PySparkLogger.getLogger(logger).disabled = True
     for module in modules:
-        session.sparkContext.addPyFile(str(module))
+        _send(session.sparkContext, module)
     return session
+
+
+def _send(context: SparkContext, module: Path) -> None:
+    if module.is_dir() or module.is_symlink():
+        # On a cluster executors fetch it whenever they come, so it must stay as long as the
+        # session: this folder is Spark's own for the session's files, and Spark removes it.
+        folder = Path(SparkFiles.getRootDirectory(), "packed")
+        folder.mkdir(exist_ok=True)
+        # Spark would send a link under the name of what it leads to.
+        module = pack(module, folder) if module.is_dir() else Path(copy(module, folder))
+    context.addPyFile(str(module))
 
 
 def _hiding(conf: Mapping[str, str]) -> dict[str, str]:

@@ -58,7 +58,17 @@ def test_a_right_file(tmp_path):
         ("name: orders", "name: !!python/object:os.system x", 1, 7, "there is a tag"),
         ("name: orders", "name: orders\nname: two", 2, 1, "'name' is here twice, first in line 1"),
         ("name: orders", "name: [", 3, 26, "this is not YAML"),
-        ("name: orders", "<<: {}\nname: orders", 1, 1, "is no key"),
+        ("name: orders", 'name: "\\ud800"', 1, 7, "half of a character"),
+        ("  - view: clean", '  - view: clean\n    "a\\udfff": b', 9, 5, "half of a character"),
+        ("name: orders", "<<: {}\nname: orders", 1, 1, "<< takes the keys of another section"),
+        ("9092\n", "9092\n  Kafka.Bootstrap.Servers: b:1\n", 4, 3, "twice, in different case"),
+        (
+            "    topic: orders\nsteps",
+            "    topic: a\n    options: {minPartitions: 1, minpartitions: 2}\nsteps",
+            7,
+            33,
+            "'minpartitions' is given twice, in different case; keep one",
+        ),
     ],
 )
 def test_one_mistake(tmp_path, before, after, line, column, said):
@@ -86,6 +96,85 @@ def test_all_mistakes_at_once(tmp_path):
     assert "kafka.acks='7' is not allowed; write one of all" in said[1]
     assert "kafka.batch.size='much' is not allowed; write a plain integer of bytes" in said[2]
     assert "'kafka.foo' is not an option of Kafka's producer" in said[3]
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [("spark.master", "master beside conf"), ("spark.app.name", "name at the top of the file")],
+)
+def test_settings_of_spark_that_have_keys(tmp_path, name, key):
+    """One way for each: here they would go before --master and a dry run's own."""
+    text = f"{RIGHT}spark:\n  conf:\n    {name}: a\n"
+    said = f"{name} has a key of its own: write {key}"
+    assert mistakes(tmp_path, text) == [(19, 5, said)]
+
+
+def test_a_key_that_comes_twice_hides_nothing(tmp_path):
+    """The other mistakes of the file are told with it."""
+    text = changed("name: orders", "name: orders\nname: two").replace("      topic:", "      topc:")
+    assert [each[0] for each in mistakes(tmp_path, text)] == [2, 14, 16]
+
+
+@pytest.mark.parametrize("text", ['{"a": {"0": 5, "11": -2}}', '{"a": {"0": -1}, "b": {"0": 7}}'])
+def test_starting_offsets(tmp_path, text):
+    """By topic and partition, as Spark has it."""
+    given = changed("topic: orders\n", f"topic: a\n    starting_offsets: '{text}'\n")
+    assert load(tmp_path, given).source.options["startingOffsets"] == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("{}", "NaN", "[]", "5", '{"nowhere": 5}', '{"a": {}}', '{"a": {"0": "5"}}'),
+        *('{"a": {"x": 5}}', '{"a": {"0": -3}}', '{"a": {"0": NaN}}', '{"a": {"0": true}}'),
+        *('{"": {"0": 1}}', '{"a": {"0": 1.5}}', '{"a": {"0": 99999999999999999999}}'),
+        '{"a":' * 5_000,
+        "[" * 5_000,
+    ],
+)
+def test_starting_offsets_that_are_none(tmp_path, text):
+    """Spark would take some of them for something else, and fail on the others when it starts."""
+    given = changed("topic: orders\n", f"topic: a\n    starting_offsets: '{text}'\n")
+    (found,) = mistakes(tmp_path, given)
+    assert found[:2] == (7, 5)
+    assert 'write earliest, latest, or JSON such as {"topic": {"0": 23, "1": -2}}' in found[2]
+
+
+@pytest.mark.parametrize("key", ['""', '["", b]', '[a, " "]'])
+def test_an_empty_name_in_a_key(tmp_path, key):
+    """Rows would replace others by fewer columns than the file shows, or none."""
+    sink = f"  - postgres: {{sink_id: a, url: 'host=b', table: c, key: {key}}}\n"
+    (found,) = mistakes(tmp_path, changed("sinks:\n", f"sinks:\n{sink}"))
+    assert found[2].startswith("sinks[0].postgres.key holds an empty text")
+
+
+def test_a_function_that_is_the_sink_itself(tmp_path):
+    """What is called is told, and with what."""
+    (tmp_path / "own_sink_3.py").write_text("def write(frame, batch): pass\n")
+    sink = "  - python: {sink_id: own, name: 'own_sink_3:write'}\n"
+    (found,) = mistakes(tmp_path, changed("sinks:\n", f"sinks:\n{sink}"))
+    assert "TypeError: missing a required argument: 'frame'; name is called with" in found[2]
+
+
+@pytest.mark.parametrize(
+    ("sql", "place"),
+    [
+        ("sql: SELECT a FROM", (9, 10)),
+        ("sql: 'SELECT a FROM'", (9, 11)),
+        ("sql: |\n      SELECT a FROM", (10, 7)),
+        ("sql: >-\n      SELECT a\n      FROM", None),
+        ("sql: >-\n      SELECT a", None),
+        ("sql: SELECT a\n      FROM", None),
+        ("sql: 'SELECT a\n      FROM'", None),
+        ("sql: 'SELECT ''a'' FROM'", None),
+        ('sql: "SELECT \\"a\\" FROM"', None),
+    ],
+)
+def test_where_a_text_begins(tmp_path, sql, place):
+    """Only where lines and columns of the text are those of the file."""
+    text = changed("sql: |\n      SELECT key, value\n      FROM source", sql)
+    begins = load(tmp_path, text).raw["steps", 0, "sql"].begins
+    assert (begins and (begins.line, begins.column)) == place
 
 
 def test_options_of_the_source(tmp_path):
