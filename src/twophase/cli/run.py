@@ -1,6 +1,7 @@
 """`twophase run`: a pipeline from a file, checked whole before anything starts."""
 
 import json
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -120,14 +121,27 @@ def _run(asked: _Asked) -> None:
     from twophase.pipeline.load import load_pipeline  # noqa: PLC0415
 
     _check_pyspark()
-    loaded = load_pipeline(asked.path)
+    loaded = None
     try:
+        loaded = load_pipeline(asked.path)
         _run_loaded(loaded, asked)
-    except PipelineWrong:
+    except (PipelineWrong, _Failed):
         raise
-    except TwoPhaseError as error:
-        # Whatever went wrong, what came from a reference is not shown.
-        raise _Failed(loaded.references.hide(str(error)), ending_of(error)) from error
+    except (Exception, SystemExit) as error:
+        raise _failed(error, None if loaded is None else loaded.references.hide) from error
+
+
+def _failed(error: BaseException, hide: Callable[[str], str] | None) -> _Failed:
+    """Return any error as a sentence in which nothing is shown that came from a reference."""
+    if isinstance(error, TwoPhaseError):
+        return _Failed((hide or str)(str(error)), ending_of(error))
+    name = type(error).__name__
+    if hide is None:
+        # What it says cannot be searched for secrets yet.
+        return _Failed(f"the pipeline could not be loaded: {name}", Ending.FAILED)
+    from twophase.spark.pipeline_query import first_line  # noqa: PLC0415
+
+    return _Failed(f"the run failed: {name}: {hide(first_line(error))}", Ending.FAILED)
 
 
 def _run_loaded(loaded: Any, asked: _Asked) -> None:

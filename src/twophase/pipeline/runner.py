@@ -1,5 +1,6 @@
 """A pipeline at work: its query started, watched, started again, and ended between two batches."""
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -13,6 +14,8 @@ from twophase.pipeline.following import Following
 from twophase.pipeline.model import Pipeline
 from twophase.pipeline.stopping import Stop
 from twophase.pipeline.table import AVAILABLE_NOW, CONTINUOUSLY
+
+_log = logging.getLogger("twophase.pipeline")
 
 _LOOK_S: Final = 0.2
 # After its last sink a batch has Spark's own commit to write, which takes moments.
@@ -70,51 +73,76 @@ class Runner:
     def _one_query(self) -> BaseException | None:
         """Run the query once; return what ended it, None where it is done or was stopped."""
         from twophase.spark.gate import Gate  # noqa: PLC0415 - see sinks.py
-        from twophase.spark.pipeline_query import explained, failure_of, start_query  # noqa: PLC0415
+        from twophase.spark.pipeline_query import explained, failure_of  # noqa: PLC0415
 
-        pipeline = self._pipeline
         # New ones for each start: another process may have run the pipeline in between.
-        write, close = self._sinks()
-        gate = Gate(write)
+        sinks: list[Any] = []
         query = None
         try:
-            query = start_query(
-                self._frame,
-                gate,
-                name=pipeline.name,
-                checkpoint=pipeline.checkpoint,
-                mode=pipeline.output_mode,
-                trigger=self._trigger,
-            )
-            ids = tuple(sink.sink_id for sink in pipeline.sinks)
-            self._tell(Started(pipeline.name, pipeline.checkpoint, ids, self._restarts))
+            try:
+                gate = Gate(_raising_errors(self._sinks(sinks)))
+                query = self._start(gate)
+            except Exception as error:  # noqa: BLE001 - the user's own code among others
+                return error
+            except SystemExit as error:
+                return _as_error(error)
+            ids = tuple(sink.sink_id for sink in self._pipeline.sinks)
+            self._tell(Started(self._pipeline.name, self._pipeline.checkpoint, ids, self._restarts))
             self._watch(query, gate)
             self._look(query, gate)
             return explained(gate.failure or failure_of(query))
         finally:
-            if query is not None and query.isActive:
-                # Something here has failed, and not the query: its sinks are closed after it.
-                gate.close()
-                query.stop()
-            close()
+            if query is not None:
+                self._make_sure_of_end(query, gate)
+            for part, sink in zip(self._pipeline.sinks, sinks, strict=False):
+                self._guarded(f"sink {part.sink_id}", getattr(sink, "close", lambda: None))
 
-    def _sinks(self) -> tuple[Callable[[Any, int], None], Callable[[], None]]:
-        """Return new sinks as one, and what closes them."""
+    def _start(self, gate: Any) -> Any:
+        from twophase.spark.pipeline_query import start_query  # noqa: PLC0415
+
+        pipeline = self._pipeline
+        return start_query(
+            self._frame,
+            gate,
+            name=pipeline.name,
+            checkpoint=pipeline.checkpoint,
+            mode=pipeline.output_mode,
+            trigger=self._trigger,
+        )
+
+    def _sinks(self, made: list[Any]) -> Callable[[Any, int], None]:
+        """Make new sinks, which are added to `made` one by one, and return them as one."""
         from twophase.spark.fan_out import fan_out  # noqa: PLC0415
         from twophase.spark.pipeline_frames import with_own_sql  # noqa: PLC0415
 
-        made = [part.make(self._hooks) for part in self._pipeline.sinks]
+        for part in self._pipeline.sinks:
+            # One by one: where one cannot be made, those before it have to be closed.
+            made.append(part.make(self._hooks))  # noqa: PERF401
         view = self._pipeline.last_view
         parts = [
             sink if part.sql is None else with_own_sql(sink, view, part.sql)
             for part, sink in zip(self._pipeline.sinks, made, strict=True)
         ]
+        return parts[0] if len(parts) == 1 else fan_out(*parts)
 
-        def close() -> None:
-            for sink in made:
-                getattr(sink, "close", lambda: None)()
+    def _make_sure_of_end(self, query: Any, gate: Any) -> None:
+        """Stop a query that is at work still: something here has failed, and not the query."""
 
-        return (parts[0] if len(parts) == 1 else fan_out(*parts)), close
+        def stop() -> None:
+            if query.isActive:
+                gate.close()
+                query.stop()
+
+        self._guarded("the query", stop)
+
+    def _guarded(self, what: str, close: Callable[[], None]) -> None:
+        """Close something; what it raises is logged, and is not how the run ends."""
+        from twophase.spark.pipeline_query import first_line  # noqa: PLC0415
+
+        try:
+            close()
+        except (Exception, SystemExit) as error:  # noqa: BLE001
+            _log.warning("%s could not be closed: %s", what, first_line(error))
 
     def _watch(self, query: Any, gate: Any) -> None:
         """Look at the query until it ends, or is between two batches and shall end."""
@@ -190,3 +218,22 @@ def _trigger(trigger: str) -> dict[str, Any]:
     if trigger == AVAILABLE_NOW:
         return {"availableNow": True}
     return {} if trigger == CONTINUOUSLY else {"processingTime": trigger}
+
+
+def _raising_errors(write: Callable[[Any, int], None]) -> Callable[[Any, int], None]:
+    """Let a sink end a batch by an error only: by sys.exit Spark would wait for an answer."""
+
+    def checked(frame: Any, batch: int) -> None:
+        try:
+            write(frame, batch)
+        except Exception:
+            raise
+        except BaseException as error:
+            raise _as_error(error) from error
+
+    return checked
+
+
+def _as_error(error: BaseException) -> RuntimeError:
+    """Return what would end a process, perhaps as a success, as the failure of a sink."""
+    return RuntimeError(f"a sink raised {type(error).__name__}: {error}")

@@ -1,0 +1,159 @@
+"""How a run ends: by what its sinks raise, wherever they raise it."""
+
+import logging
+import os
+import subprocess
+import sys
+
+import pytest
+from unit.pipeline.stream import Stream, runner_of
+
+from twophase.errors import StoreUnavailable
+from twophase.pipeline import runner as module
+from twophase.pipeline.endings import Ending, ending_of
+from twophase.pipeline.events import Restarting
+from twophase.pipeline.runner import DRAINED
+
+COMMAND = [sys.executable, "-m", "twophase", "run"]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(module, "_FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(module, "_LOOK_S", 0.01)
+
+
+def restarts(told):
+    return [event.restart for event in told if isinstance(event, Restarting)]
+
+
+class Sink:
+    """A user's sink; `closing` is what its close() does."""
+
+    def __init__(self, write=lambda _batch: None, closing=lambda: None):
+        self._write, self._closing = write, closing
+        self.written, self.closed = [], False
+
+    def __call__(self, _frame, batch):
+        self._write(batch)
+        self.written.append(batch)
+
+    def close(self):
+        self.closed = True
+        self._closing()
+
+
+def raising(error):
+    def act(*_):
+        raise error
+
+    return act
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), SystemExit(), KeyboardInterrupt()])
+def test_a_sink_that_exits_has_failed(error):
+    """sys.exit(0) in a batch is no end of the source; the run fails as by any other error."""
+    runner, told = runner_of(Stream(2), lambda: Sink(raising(error)), restarts=1)
+    with pytest.raises(RuntimeError, match=f"a sink raised {type(error).__name__}") as raised:
+        runner.run()
+    assert ending_of(raised.value) is Ending.FAILED
+    assert restarts(told) == [1]
+
+
+def test_a_constructor_that_exits_has_failed():
+    """Also when the sinks are made anew."""
+    runner, _ = runner_of(Stream(2), raising(SystemExit(0)), restarts=0)
+    with pytest.raises(RuntimeError, match="a sink raised SystemExit"):
+        runner.run()
+
+
+def test_what_a_constructor_raises_counts_as_a_failure_of_the_query():
+    """A database may be away just when the sinks are made; those made before are closed."""
+    first, makes = [], [raising(StoreUnavailable("not now")), raising(OSError("no")), Sink]
+
+    def make_first():
+        first.append(Sink())
+        return first[-1]
+
+    def make_second():
+        return makes.pop(0)()
+
+    runner, told = runner_of(Stream(2), make_first, make_second)
+    assert runner.run().why == DRAINED
+    assert restarts(told) == [1, 2]
+    assert [(each.closed, each.written) for each in first] == [
+        (True, []),
+        (True, []),
+        (True, [0, 1]),
+    ]
+
+
+def test_what_the_start_raises_counts_as_a_failure_of_the_query():
+    """The checkpoint's store may be away for a moment."""
+    stream = Stream(2, refuses=[OSError("no answer"), None])
+    runner, told = runner_of(stream, Sink)
+    assert runner.run().why == DRAINED
+    assert (stream.starts, restarts(told)) == (2, [1])
+
+
+def test_a_sink_that_cannot_be_closed_changes_nothing(caplog):
+    """Neither how the run ended, nor that the other sinks are closed."""
+    made = []
+
+    def make():
+        made.append(Sink(closing=raising(SystemExit(0) if made else ValueError("is broken"))))
+        return made[-1]
+
+    runner, _ = runner_of(Stream(1), make, make)
+    with caplog.at_level(logging.WARNING):
+        assert runner.run().why == DRAINED
+    assert [each.closed for each in made] == [True, True]
+    assert "sink s0 could not be closed: is broken" in caplog.text
+
+
+PIPELINE = """\
+source: {rate: {rows_per_second: 1}}
+sinks:
+  - kafka:
+      sink_id: a
+      topic: t
+      options:
+        kafka.bootstrap.servers: 127.0.0.1:1
+        kafka.sasl.jaas.config: "${env:CANARY}"
+checkpoint: state
+"""
+# Where a part fails in a way that nobody has thought of.
+_BROKEN = """\
+import sys
+from twophase.cli.main import run
+from twophase.pipeline import one_run
+def broken(*_):
+    raise {error}
+import twophase.cli.run as command
+command.{part} = broken
+sys.exit(run(["run", {path!r}, *{arguments!r}]))
+"""
+
+
+def broken(path, error, *arguments, part="one_run", **more):
+    path.write_text(PIPELINE)
+    text = _BROKEN.format(part=part, error=error, path=str(path), arguments=arguments)
+    return subprocess.run(
+        [sys.executable, "-c", text],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "CANARY": "canary-of-a-test"},
+        **more,
+    )
+
+
+@pytest.mark.parametrize(
+    "error", ["OSError('canary-of-a-test\\nand more')", "SystemExit('canary-of-a-test')"]
+)
+def test_an_error_that_nobody_thought_of_is_a_sentence(tmp_path, error):
+    """Its first line, with nothing of a secret, and the code for a failure."""
+    done = broken(tmp_path / "p.yaml", error)
+    name = error.partition("(")[0]
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"the run failed: {name}: ***\n"
