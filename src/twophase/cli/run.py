@@ -12,13 +12,18 @@ import click
 
 from twophase.cli.output import JSON, output_option
 from twophase.cli.run_json import JsonTeller, print_failure
-from twophase.cli.run_spark import AtOnce, quiet_logs, served_metrics, spark_session
+from twophase.cli.run_spark import (
+    quiet_logs,
+    served_metrics,
+    spark_session,
+    term_interrupts,
+)
 from twophase.cli.run_text import TextTeller
 from twophase.errors import SetupError, TwoPhaseError
 from twophase.pipeline.endings import Ending, ending_of
 from twophase.pipeline.mistakes import PipelineWrong
 from twophase.pipeline.one_run import one_run
-from twophase.pipeline.stopping import stop_by_signals
+from twophase.pipeline.stopping import Stop
 
 _EXAMPLE = """\b
 Example: check and see what would be done; then until the source is used up; then for good
@@ -117,10 +122,20 @@ class _Asked:
 
 
 def _run(asked: _Asked) -> None:
+    try:
+        # From the first moment: without a handler SIGTERM ends the command without a word, and the
+        # first process of a container does not even notice it.
+        with term_interrupts():
+            _load_and_run(asked)
+    except KeyboardInterrupt:
+        raise _Failed("interrupted", Ending.ABORTED) from None
+
+
+def _load_and_run(asked: _Asked) -> None:
+    _check_pyspark()
     # Spark, Arrow and the Kafka client take seconds to import, which no other command should pay.
     from twophase.pipeline.load import load_pipeline  # noqa: PLC0415
 
-    _check_pyspark()
     loaded = None
     try:
         loaded = load_pipeline(asked.path)
@@ -152,22 +167,28 @@ def _run_loaded(loaded: Any, asked: _Asked) -> None:
     with (
         nullcontext() if asked.dry_run else one_run(loaded.checkpoint),
         quiet_logs(loaded.references.hide),
-        spark_session(loaded, "local[1]" if asked.dry_run else master, asked.spark_log) as session,
+        spark_session(loaded, "local[1]" if asked.dry_run else master, asked.spark_log) as spark,
     ):
+        frame = make_views(loaded, spark.session)
+        _end_if_asked(spark.stop)
         if asked.dry_run:
-            _show_plan(loaded, make_views(loaded, session), master, asked)
+            _show_plan(loaded, frame, master, asked)
             return
-        at_once = AtOnce(session)
-        with stop_by_signals(at_once) as stop:
-            frame = make_views(loaded, session)
-            loaded.reach()
-            teller = JsonTeller() if asked.output == JSON else TextTeller()
-            with served_metrics(loaded.metrics) as hooks:
-                runner = Runner(
-                    loaded, frame, stop, teller, available_now=asked.available_now, hooks=hooks
-                )
-                at_once.runner = runner
-                _at_work(loaded, runner, teller)
+        loaded.reach()
+        teller = JsonTeller() if asked.output == JSON else TextTeller()
+        with served_metrics(loaded.metrics) as hooks:
+            runner = Runner(
+                loaded, frame, spark.stop, teller, available_now=asked.available_now, hooks=hooks
+            )
+            spark.at_once.runner = runner
+            _end_if_asked(spark.stop)
+            _at_work(loaded, runner, teller)
+
+
+def _end_if_asked(stop: Stop) -> None:
+    """End what has not begun yet: a signal is not looked at amid what Spark is asked."""
+    if stop.asked:
+        raise KeyboardInterrupt
 
 
 def _show_plan(loaded: Any, frame: Any, master: str, asked: _Asked) -> None:

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,6 +16,7 @@ import click
 from twophase.errors import ConfigurationError
 from twophase.pipeline.endings import Ending
 from twophase.pipeline.mistakes import PipelineWrong
+from twophase.pipeline.stopping import Stop, stop_by_signals
 
 
 class AtOnce:
@@ -44,12 +46,22 @@ class AtOnce:
         os._exit(int(Ending.ABORTED))
 
 
+@dataclass(frozen=True, slots=True)
+class Spark:
+    """Spark at work; signals ask for the end, by `stop`, or end it `at_once`."""
+
+    session: Any
+    stop: Stop
+    at_once: AtOnce
+
+
 @contextmanager
-def spark_session(loaded: Any, master: str, spark_log: str | None) -> Iterator[Any]:
+def spark_session(loaded: Any, master: str, spark_log: str | None) -> Iterator[Spark]:
     """Start Spark for a pipeline, and stop it."""
     from twophase.spark.pipeline_session import start_session  # noqa: PLC0415
 
     with _log_file(spark_log) as log:
+        # Spark's own handler of SIGINT, which it leaves behind, asks the JVM once more.
         with term_interrupts():
             session = start_session(
                 loaded.name,
@@ -59,12 +71,15 @@ def spark_session(loaded: Any, master: str, spark_log: str | None) -> Iterator[A
                 modules=loaded.modules,
                 log=log,
             )
-        try:
-            yield session
-        finally:
-            # Where the JVM has died there is nothing to stop, and the reason is told already.
-            with suppress(Exception):
-                session.stop()
+        at_once = AtOnce(session)
+        # Until Spark has stopped: a signal meanwhile must not turn a good end into another one.
+        with stop_by_signals(at_once) as stop:
+            try:
+                yield Spark(session, stop, at_once)
+            finally:
+                # Where the JVM has died there is nothing to stop, and the reason is told already.
+                with suppress(Exception):
+                    session.stop()
 
 
 @contextmanager
@@ -99,16 +114,18 @@ def _log_file(spark_log: str | None) -> Iterator[IO[bytes] | None]:
 
 @contextmanager
 def term_interrupts() -> Iterator[None]:
-    """Let SIGTERM mean what Ctrl-C means while there is nothing to finish."""
+    """Let SIGTERM, and Ctrl-C whoever else handles it, interrupt what need not be finished."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before: dict[int, Any] = {number: signal.signal(number, interrupt) for number in signals}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -1,18 +1,23 @@
 """How a run ends: by what its sinks raise, wherever they raise it."""
 
+import json
 import logging
 import os
+import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from unit.pipeline.stream import Stream, runner_of
 
+from twophase.cli.run_spark import spark_session
 from twophase.errors import StoreUnavailable
 from twophase.pipeline import runner as module
 from twophase.pipeline.endings import Ending, ending_of
 from twophase.pipeline.events import Restarting
 from twophase.pipeline.runner import DRAINED
+from twophase.spark import pipeline_session
 
 COMMAND = [sys.executable, "-m", "twophase", "run"]
 
@@ -157,3 +162,60 @@ def test_an_error_that_nobody_thought_of_is_a_sentence(tmp_path, error):
     name = error.partition("(")[0]
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"the run failed: {name}: ***\n"
+
+
+_SLOW = """\
+import time
+print("importing", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_a_signal_while_the_file_is_loaded(tmp_path, number, output):
+    """One word and the code for it, also while a module of the user's is imported."""
+    (tmp_path / "slow_sink.py").write_text(_SLOW)
+    path = tmp_path / "p.yaml"
+    path.write_text(
+        "source: {rate: {rows_per_second: 1}}\ncheckpoint: state\n"
+        "sinks: [python: {sink_id: a, name: 'slow_sink:Sink'}]\n"
+    )
+    process = subprocess.Popen(
+        [*COMMAND, str(path), "--output", output],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "importing\n"
+    process.send_signal(number)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == int(Ending.ABORTED)
+    if output == "json":
+        told = json.loads(out)
+        assert (told["event"], told["code"], told["error"]) == ("failed", 130, "interrupted")
+        assert err == ""
+    else:
+        assert (out, err) == ("", "interrupted\n")
+
+
+def test_a_signal_while_spark_stops(monkeypatch):
+    """The run has ended well, and still has; what signals meant before comes back."""
+    stopped = []
+
+    def stop():
+        signal.raise_signal(signal.SIGTERM)
+        stopped.append(True)
+
+    gateway = SimpleNamespace(proc=None)
+    session = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=gateway), stop=stop)
+    monkeypatch.setattr(pipeline_session, "start_session", lambda *_, **__: session)
+    loaded = SimpleNamespace(name="p", conf={}, secret_conf=(), modules=())
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with spark_session(loaded, "local", "-") as spark:
+            assert not spark.stop.asked
+        assert (stopped, spark.stop.asked) == ([True], True)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGTERM, before)
