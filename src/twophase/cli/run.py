@@ -12,6 +12,7 @@ import click
 
 from twophase.cli.output import JSON, output_option
 from twophase.cli.run_json import JsonTeller, print_failure
+from twophase.cli.run_output import complain, drop_unwritten, say_anything, unheard
 from twophase.cli.run_spark import (
     quiet_logs,
     served_metrics,
@@ -90,6 +91,7 @@ def run(
     if pipeline is None:
         raise click.UsageError("give the file of a pipeline; --help shows a small one")
     asked = _Asked(pipeline, master, spark_log, output, dry_run, available_now)
+    say_anything()
     try:
         _run(asked)
     except (TwoPhaseError, _Failed) as error:
@@ -97,8 +99,10 @@ def run(
         if output == JSON:
             print_failure(error, ending)
         else:
-            click.echo(str(error), err=True)
+            complain(str(error))
         context.exit(int(ending))
+    finally:
+        drop_unwritten()
 
 
 class _Failed(Exception):
@@ -204,7 +208,10 @@ def _at_work(loaded: Any, runner: Any, teller: Any) -> None:
 
     try:
         with teller:
-            teller(runner.run())
+            ended = runner.run()
+            # It has ended so, whether anybody hears it or not.
+            with unheard():
+                teller(ended)
     except TwoPhaseError:
         raise
     except Exception as error:

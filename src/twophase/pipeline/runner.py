@@ -9,7 +9,16 @@ from typing import Any, Final
 from twophase.errors import StoreUnavailable
 from twophase.observe import Hook
 from twophase.pipeline.endings import restart_may_help
-from twophase.pipeline.events import BatchDone, Restarting, Started, Status, Stopped, Stopping, Tell
+from twophase.pipeline.events import (
+    BatchDone,
+    Event,
+    Restarting,
+    Started,
+    Status,
+    Stopped,
+    Stopping,
+    Tell,
+)
 from twophase.pipeline.following import Following
 from twophase.pipeline.model import Pipeline
 from twophase.pipeline.stopping import Stop
@@ -38,7 +47,8 @@ class Runner:
         available_now: bool = False,
         hooks: Iterable[Hook] = (),
     ) -> None:
-        self._pipeline, self._frame, self._stop, self._tell = pipeline, frame, stop, tell
+        self._pipeline, self._frame, self._stop, self._reader = pipeline, frame, stop, tell
+        self._unheard: OSError | None = None
         self._trigger = _trigger(AVAILABLE_NOW if available_now else pipeline.trigger)
         self._following = Following()
         self._hooks: list[Hook] = [self._following, *hooks]
@@ -53,6 +63,11 @@ class Runner:
             error = self._one_query()
             if error is None and not (self._stop.asked or "availableNow" in self._trigger):
                 error = StoreUnavailable("the query was stopped, and not by this command")
+            if error is None and self._unheard is not None:
+                batch = "before any batch" if self.batch is None else f"after batch {self.batch}"
+                raise StoreUnavailable(
+                    f"nobody reads what the run tells ({self._unheard}), so it was stopped {batch}"
+                )
             if error is None:
                 why = ASKED if self._stop.asked else DRAINED
                 rows = max(self._rows.values(), default=0)
@@ -197,6 +212,16 @@ class Runner:
             restarts=self._restarts,
         )
         self._tell(self._status)
+
+    def _tell(self, event: Event) -> None:
+        """Tell an event; where nobody hears it the run ends, and not in the middle of a batch."""
+        if self._unheard is not None:
+            return
+        try:
+            self._reader(event)
+        except OSError as error:
+            self._unheard = error
+            self._stop.ask()
 
     def _hidden(self, record: Any) -> Any:
         if record.error is None:
