@@ -1,7 +1,7 @@
 """`twophase run` in this process's Spark: rows once, mistakes in SQL, the end between batches."""
 
 import pytest
-from support.pipelines import fill, kafka_to_kafka, run_here
+from support.pipelines import fill, kafka_to_kafka, run_here, with_dead_letters
 from support.readers import read, values
 
 from twophase.kafka.letters import PREFIX
@@ -44,10 +44,7 @@ def test_dead_letters(spark, kafka, make_topic, tmp_path):
     target, dead = make_topic(kafka, 2), make_topic(kafka)
     fill(servers, source, range(20))
     path = kafka_to_kafka(tmp_path, servers, source, target, rows_per_batch=10)
-    text = path.read_text().replace("AS value\n", "AS value, IF(number = 13, 7, 0) AS partition\n")
-    letters = f"topic: {target}\n      on_reject: dead-letter\n      dead_letter_topic: {dead}\n"
-    path.write_text(text.replace(f"topic: {target}\n", letters))
-    ended, told = run_here(path, spark)
+    ended, told = run_here(with_dead_letters(path, target, dead), spark)
     assert (ended.why, ended.batch, ended.rows) == (DRAINED, 1, 19)
     records = [event.record for event in told if isinstance(event, BatchDone)]
     assert [(each.rows, each.rejected_rows, each.outcome) for each in records] == [

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -31,6 +32,7 @@ from support.pipelines import (
     slowed,
     stop,
     until,
+    with_dead_letters,
 )
 from support.readers import read, values
 from support.waiting import wait_until
@@ -232,6 +234,25 @@ def test_the_examples(kafka, make_topic, postgres_url, tmp_path, monkeypatch):
         found = connection.execute(f"SELECT id FROM {table} ORDER BY id").fetchall()
     assert [each for (each,) in found] == sorted(row["id"] for row in paid)
     assert len(read(servers, topics["orders-paid"])) == 57
+
+
+def test_dead_letters_are_told(kafka, make_topic, tmp_path):
+    """The good rows and the bad one are where they belong, and a person is told how many."""
+    servers, source = kafka.bootstrap_servers, make_topic(kafka)
+    target, dead = make_topic(kafka), make_topic(kafka)
+    fill(servers, source, range(20))
+    path = kafka_to_kafka(tmp_path, servers, source, target)
+    with_dead_letters(path, target, dead)
+    done = subprocess.run(
+        [*COMMAND, str(path), "--available-now"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r": batch 0, 19 rows, 1 dead letters", done.stdout), done.stdout
+    assert sorted(map(int, values(servers, target))) == [2 * n for n in range(20) if n != 13]
+    (letter,) = read(servers, dead)
+    assert (letter.value, dict(letter.headers)["twophase.reject.reason"]) == (
+        *(b"26", b"partition-out-of-range"),
+    )
 
 
 def test_secrets_are_found_nowhere(kafka, make_topic, tmp_path, monkeypatch):

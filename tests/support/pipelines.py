@@ -82,6 +82,14 @@ def slowed(path, seconds, *, first=0):
     return path
 
 
+def with_dead_letters(path, target, dead):
+    """Let the row 13 name a partition that is not there, and be a dead letter."""
+    text = path.read_text().replace("AS value\n", "AS value, IF(number = 13, 7, 0) AS partition\n")
+    letters = f"topic: {target}\n      on_reject: dead-letter\n      dead_letter_topic: {dead}\n"
+    path.write_text(text.replace(f"topic: {target}\n", letters))
+    return path
+
+
 def fill(servers, topic, numbers):
     """Write numbers to a topic."""
     producer = Producer({"bootstrap.servers": servers})

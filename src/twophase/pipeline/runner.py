@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from twophase.errors import StoreUnavailable
+from twophase.errors import AccessDenied, StoreUnavailable, TwoPhaseError
 from twophase.observe import Hook
 from twophase.pipeline.endings import restart_may_help
 from twophase.pipeline.events import (
@@ -88,7 +88,7 @@ class Runner:
     def _one_query(self) -> BaseException | None:
         """Run the query once; return what ended it, None where it is done or was stopped."""
         from twophase.spark.gate import Gate  # noqa: PLC0415 - see sinks.py
-        from twophase.spark.pipeline_query import explained, failure_of  # noqa: PLC0415
+        from twophase.spark.pipeline_query import failure_of  # noqa: PLC0415
 
         # New ones for each start: another process may have run the pipeline in between.
         sinks: list[Any] = []
@@ -105,7 +105,7 @@ class Runner:
             self._tell(Started(self._pipeline.name, self._pipeline.checkpoint, ids, self._restarts))
             self._watch(query, gate)
             self._look(query, gate)
-            return explained(gate.failure or failure_of(query))
+            return self._explained(gate.failure or failure_of(query))
         finally:
             if query is not None:
                 self._make_sure_of_end(query, gate)
@@ -124,6 +124,22 @@ class Runner:
             mode=pipeline.output_mode,
             trigger=self._trigger,
         )
+
+    def _explained(self, error: BaseException | None) -> BaseException | None:
+        """Return a refusal of Spark's source as what to grant, any other error as it is."""
+        from twophase.spark.pipeline_query import refusal_of  # noqa: PLC0415
+
+        refused = None if error is None else refusal_of(error)
+        if refused is None:
+            return error
+        try:
+            # It names the topic, which Kafka's Java client does not always.
+            self._pipeline.source.reach()
+        except AccessDenied as named:
+            return named
+        except TwoPhaseError:
+            return refused
+        return refused
 
     def _sinks(self, made: list[Any]) -> Callable[[Any, int], None]:
         """Make new sinks, which are added to `made` one by one, and return them as one."""

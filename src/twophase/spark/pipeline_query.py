@@ -82,15 +82,15 @@ def failure_of(query: Any) -> Exception | None:
     return None if found is None else RuntimeError(first_line(found))
 
 
-def explained(error: BaseException | None) -> BaseException | None:
-    """Return what Kafka has refused to Spark's source as an error that says so; others as is."""
-    if error is None or isinstance(error, TwoPhaseError):
-        return error
+def refusal_of(error: BaseException) -> AccessDenied | None:
+    """Return what Kafka has refused to Spark's source, None where the error is another."""
+    if isinstance(error, TwoPhaseError):
+        return None
     java = getattr(error, "java_exception", None)
     refused = _REFUSED.search(str(java.toString() if java is not None else error))
     if refused is None:
-        return error
-    said = refused["said"].strip()
+        return None
+    said = refused["said"].strip().rstrip(".")
     named = _NAMED.match(said)
     grant = f"; grant READ on {named['kind']} {named['name']!r}" if named else ""
     return AccessDenied(f"Kafka refuses Spark's source: {said}{grant}")

@@ -115,10 +115,12 @@ def test_lines_go_where_stdout_goes(screen, capsys):
     with TextTeller() as tell:
         tell(Started("orders", "/c", ("s",)))
         tell(Status(batch=1))
+        print("of a step of the user's own")
         assert [line.split(",")[0] for line in screen().lines if line] == ["batch 1 done"]
         tell(Stopped("stopped as asked", 1, 20, 0))
     assert capsys.readouterr().out.splitlines() == [
         "orders runs: sinks s",
+        "of a step of the user's own",
         "stopped as asked: the last batch is 1, 20 rows written",
     ]
     assert [line for line in screen().lines if line] == []
