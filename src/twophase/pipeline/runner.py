@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from twophase.errors import AccessDenied, StoreUnavailable, TwoPhaseError
@@ -18,6 +17,7 @@ from twophase.pipeline.events import (
     Stopped,
     Stopping,
     Tell,
+    hidden,
 )
 from twophase.pipeline.following import Following
 from twophase.pipeline.model import Pipeline
@@ -71,7 +71,8 @@ class Runner:
             if error is None:
                 why = ASKED if self._stop.asked else DRAINED
                 rows = max(self._rows.values(), default=0)
-                return Stopped(why, self._status.batch, rows, self._restarts, self._offsets)
+                ended = Stopped(why, self._status.batch, rows, self._restarts, self._offsets)
+                return hidden(ended, self._pipeline.references.hide)
             if self._stop.asked or not restart_may_help(error):
                 raise error
             if self._in_a_row >= self._pipeline.restarts:
@@ -212,7 +213,7 @@ class Runner:
                     # Not each record: with several sinks one goes on while another fails.
                     self._furthest, self._in_a_row = record.batch, 0
                 self._rows[record.sink_id] = self._rows.get(record.sink_id, 0) + record.rows
-            self._tell(BatchDone(self._hidden(record)))
+            self._tell(BatchDone(record))
         seen = look(query)
         age_s, limit_s = self._following.transaction()
         if seen.batch is not None:
@@ -234,15 +235,11 @@ class Runner:
         if self._unheard is not None:
             return
         try:
-            self._reader(event)
+            # Here and nowhere else, so that no event is forgotten.
+            self._reader(hidden(event, self._pipeline.references.hide))
         except OSError as error:
             self._unheard = error
             self._stop.ask()
-
-    def _hidden(self, record: Any) -> Any:
-        if record.error is None:
-            return record
-        return replace(record, error=self._pipeline.references.hide(record.error))
 
     def _pause(self, error: BaseException) -> None:
         from twophase.spark.pipeline_query import first_line  # noqa: PLC0415
@@ -250,8 +247,7 @@ class Runner:
         self._in_a_row += 1
         self._restarts += 1
         pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (self._in_a_row - 1))
-        said = self._pipeline.references.hide(first_line(error))
-        self._tell(Restarting(said, self._in_a_row, self._pipeline.restarts, pause_s))
+        self._tell(Restarting(first_line(error), self._in_a_row, self._pipeline.restarts, pause_s))
         self._stop.wait(pause_s)
 
 

@@ -84,12 +84,14 @@ class _Query:
         self._thread.join(10)
 
 
-def runner_of(stream, *sinks, tell=None, stop=None, restarts=3, hide=str, available_now=True):
+def runner_of(
+    stream, *sinks, tell=None, stop=None, restarts=3, hide=str, available_now=True, checkpoint="/c"
+):
     """Return a runner whose sinks are functions of no argument that return one, and its events."""
     told = []
     pipeline = SimpleNamespace(
         name="p",
-        checkpoint="/c",
+        checkpoint=checkpoint,
         output_mode="append",
         trigger=CONTINUOUSLY,
         restarts=restarts,

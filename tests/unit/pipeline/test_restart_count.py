@@ -11,15 +11,13 @@ from twophase.pipeline.table import CONTINUOUSLY
 
 
 @pytest.fixture
-def runner(monkeypatch):
+def runner():
     pipeline = SimpleNamespace(
         trigger=CONTINUOUSLY,
         restarts=3,
         references=SimpleNamespace(hide=str),
     )
-    found = Runner(pipeline, None, Stop(), lambda _: None)
-    monkeypatch.setattr(found, "_hidden", lambda record: record)
-    return found
+    return Runner(pipeline, None, Stop(), lambda _: None)
 
 
 def record(sink_id, batch):
