@@ -209,11 +209,12 @@ class Runner:
 
         for record in self._following.records():
             if record.error is None:
-                if record.batch > self._furthest:
-                    # Not each record: with several sinks one goes on while another fails.
-                    self._furthest, self._in_a_row = record.batch, 0
                 self._rows[record.sink_id] = self._rows.get(record.sink_id, 0) + record.rows
             self._tell(BatchDone(record))
+        if gate.last is not None and gate.last > self._furthest:
+            # Not by records: of several sinks one goes on while another fails, and a function has
+            # none. Not by a batch that comes again because Spark could not note it.
+            self._furthest, self._in_a_row = gate.last, 0
         seen = look(query)
         age_s, limit_s = self._following.transaction()
         if seen.batch is not None:
