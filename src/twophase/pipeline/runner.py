@@ -32,6 +32,7 @@ _COMMIT_S: Final = 30.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 
 DRAINED, ASKED = "the source is used up", "stopped as asked"
+ASKED_AND_FAILED = "stopped as asked, after a failure"
 
 
 class Runner:
@@ -59,6 +60,21 @@ class Runner:
 
     def run(self) -> Stopped:
         """Run until the source is used up or somebody asks for the end; raise what ends it else."""
+        try:
+            why = self._run()
+        except Exception:
+            if self._stop.asked:
+                # Whoever has asked wants to know where it stopped, failure or not.
+                self._tell(self._stopped(ASKED_AND_FAILED))
+            raise
+        return hidden(self._stopped(why), self._pipeline.references.hide)
+
+    def _stopped(self, why: str) -> Stopped:
+        rows = max(self._rows.values(), default=0)
+        return Stopped(why, self._status.batch, rows, self._restarts, self._offsets)
+
+    def _run(self) -> str:
+        """Run to a good end, and return why it ended."""
         while True:
             error = self._one_query()
             if error is None and not (self._stop.asked or "availableNow" in self._trigger):
@@ -69,10 +85,7 @@ class Runner:
                     f"nobody reads what the run tells ({self._unheard}), so it was stopped {batch}"
                 )
             if error is None:
-                why = ASKED if self._stop.asked else DRAINED
-                rows = max(self._rows.values(), default=0)
-                ended = Stopped(why, self._status.batch, rows, self._restarts, self._offsets)
-                return hidden(ended, self._pipeline.references.hide)
+                return ASKED if self._stop.asked else DRAINED
             if self._stop.asked or not restart_may_help(error):
                 raise error
             if self._in_a_row >= self._pipeline.restarts:

@@ -15,8 +15,9 @@ from twophase.cli.run_spark import spark_session
 from twophase.errors import StoreUnavailable
 from twophase.pipeline import runner as module
 from twophase.pipeline.endings import Ending, ending_of
-from twophase.pipeline.events import Restarting
-from twophase.pipeline.runner import DRAINED
+from twophase.pipeline.events import Restarting, Stopped
+from twophase.pipeline.runner import ASKED_AND_FAILED, DRAINED
+from twophase.pipeline.stopping import Stop
 from twophase.spark import pipeline_session
 
 COMMAND = [sys.executable, "-m", "twophase", "run"]
@@ -114,6 +115,52 @@ def test_a_sink_that_cannot_be_closed_changes_nothing(caplog):
         assert runner.run().why == DRAINED
     assert [each.closed for each in made] == [True, True]
     assert "sink s0 could not be closed: is broken" in caplog.text
+
+
+def where(told):
+    return [(event.why, event.batch, event.offsets) for event in told if isinstance(event, Stopped)]
+
+
+def test_a_signal_in_the_pause_before_a_restart():
+    """The error is told, and where it stopped, as for an orderly end."""
+    stop = Stop()
+
+    def write(batch):
+        if batch == 2:
+            raise StoreUnavailable("not now")
+
+    def tell(event):
+        if isinstance(event, Restarting):
+            stop.signalled()
+
+    runner, told = runner_of(Stream(9), lambda: Sink(write), stop=stop, tell=tell)
+    with pytest.raises(StoreUnavailable, match="not now"):
+        runner.run()
+    assert where(told) == [(ASKED_AND_FAILED, 1, {"Rate": 1})]
+
+
+def test_a_failure_while_stopping():
+    """The batch under way fails once somebody has asked for the end."""
+    stop = Stop()
+
+    def write(batch):
+        if batch == 2:
+            stop.signalled()
+            raise StoreUnavailable("not now")
+
+    runner, told = runner_of(Stream(9), lambda: Sink(write), stop=stop)
+    with pytest.raises(StoreUnavailable, match="not now"):
+        runner.run()
+    assert where(told) == [(ASKED_AND_FAILED, 1, {"Rate": 1})]
+    assert restarts(told) == []
+
+
+def test_a_failure_that_nobody_has_asked_for():
+    """It has no word of an end that was asked for."""
+    runner, told = runner_of(Stream(9), lambda: Sink(raising(OSError("no"))), restarts=0)
+    with pytest.raises(OSError, match="no"):
+        runner.run()
+    assert where(told) == []
 
 
 PIPELINE = """\
