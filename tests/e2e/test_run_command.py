@@ -369,3 +369,22 @@ def test_restarts(tmp_path):
     assert (code, told[-1]["code"]) == (1, 1)
     assert told[-1]["error"].startswith("TWOPHASE_STORE_UNAVAILABLE: not now")
     assert "Spark's own log is" in err
+
+
+def test_a_signal_before_the_stream_begins(tmp_path):
+    """Nothing is started for the sake of being stopped; the code says that nothing was done."""
+    (tmp_path / "signalled.py").write_text(
+        "import os, signal\ndef step(frame):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n    return frame\n"
+        "def sink(frame, batch):\n    pass\n"
+        "def make():\n    return sink\n"
+    )
+    path = tmp_path / "p.yaml"
+    path.write_text(
+        "source: {rate: {rows_per_second: 10}}\nsteps: [python: 'signalled:step']\n"
+        "sinks: [python: {sink_id: own, name: 'signalled:make'}]\n"
+        f"checkpoint: state\ntrigger: available-now\n{QUICK}"
+    )
+    code, told, err = finish(begin(path))
+    assert (code, [each["event"] for each in told]) == (130, ["failed"]), err
+    assert not (tmp_path / "state").exists()

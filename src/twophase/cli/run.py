@@ -1,6 +1,7 @@
 """`twophase run`: a pipeline from a file, checked whole before anything starts."""
 
 import json
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -11,13 +12,19 @@ import click
 
 from twophase.cli.output import JSON, output_option
 from twophase.cli.run_json import JsonTeller, print_failure
-from twophase.cli.run_spark import AtOnce, quiet_logs, served_metrics, spark_session
+from twophase.cli.run_output import complain, drop_unwritten, say_anything, unheard
+from twophase.cli.run_spark import (
+    quiet_logs,
+    served_metrics,
+    spark_session,
+    term_interrupts,
+)
 from twophase.cli.run_text import TextTeller
 from twophase.errors import SetupError, TwoPhaseError
 from twophase.pipeline.endings import Ending, ending_of
 from twophase.pipeline.mistakes import PipelineWrong
 from twophase.pipeline.one_run import one_run
-from twophase.pipeline.stopping import stop_by_signals
+from twophase.pipeline.stopping import Stop
 
 _EXAMPLE = """\b
 Example: check and see what would be done; then until the source is used up; then for good
@@ -84,6 +91,7 @@ def run(
     if pipeline is None:
         raise click.UsageError("give the file of a pipeline; --help shows a small one")
     asked = _Asked(pipeline, master, spark_log, output, dry_run, available_now)
+    say_anything()
     try:
         _run(asked)
     except (TwoPhaseError, _Failed) as error:
@@ -91,8 +99,10 @@ def run(
         if output == JSON:
             print_failure(error, ending)
         else:
-            click.echo(str(error), err=True)
+            complain(str(error))
         context.exit(int(ending))
+    finally:
+        drop_unwritten()
 
 
 class _Failed(Exception):
@@ -116,18 +126,41 @@ class _Asked:
 
 
 def _run(asked: _Asked) -> None:
+    try:
+        # From the first moment: without a handler SIGTERM ends the command without a word, and the
+        # first process of a container does not even notice it.
+        with term_interrupts():
+            _load_and_run(asked)
+    except KeyboardInterrupt:
+        raise _Failed("interrupted", Ending.ABORTED) from None
+
+
+def _load_and_run(asked: _Asked) -> None:
+    _check_pyspark()
     # Spark, Arrow and the Kafka client take seconds to import, which no other command should pay.
     from twophase.pipeline.load import load_pipeline  # noqa: PLC0415
 
-    _check_pyspark()
-    loaded = load_pipeline(asked.path)
+    loaded = None
     try:
+        loaded = load_pipeline(asked.path)
         _run_loaded(loaded, asked)
-    except PipelineWrong:
+    except (PipelineWrong, _Failed):
         raise
-    except TwoPhaseError as error:
-        # Whatever went wrong, what came from a reference is not shown.
-        raise _Failed(loaded.references.hide(str(error)), ending_of(error)) from error
+    except (Exception, SystemExit) as error:
+        raise _failed(error, None if loaded is None else loaded.references.hide) from error
+
+
+def _failed(error: BaseException, hide: Callable[[str], str] | None) -> _Failed:
+    """Return any error as a sentence in which nothing is shown that came from a reference."""
+    if isinstance(error, TwoPhaseError):
+        return _Failed((hide or str)(str(error)), ending_of(error))
+    name = type(error).__name__
+    if hide is None:
+        # What it says cannot be searched for secrets yet.
+        return _Failed(f"the pipeline could not be loaded: {name}", Ending.FAILED)
+    from twophase.spark.pipeline_query import first_line  # noqa: PLC0415
+
+    return _Failed(f"the run failed: {name}: {hide(first_line(error))}", Ending.FAILED)
 
 
 def _run_loaded(loaded: Any, asked: _Asked) -> None:
@@ -138,22 +171,28 @@ def _run_loaded(loaded: Any, asked: _Asked) -> None:
     with (
         nullcontext() if asked.dry_run else one_run(loaded.checkpoint),
         quiet_logs(loaded.references.hide),
-        spark_session(loaded, "local[1]" if asked.dry_run else master, asked.spark_log) as session,
+        spark_session(loaded, "local[1]" if asked.dry_run else master, asked.spark_log) as spark,
     ):
+        frame = make_views(loaded, spark.session)
+        _end_if_asked(spark.stop)
         if asked.dry_run:
-            _show_plan(loaded, make_views(loaded, session), master, asked)
+            _show_plan(loaded, frame, master, asked)
             return
-        at_once = AtOnce(session)
-        with stop_by_signals(at_once) as stop:
-            frame = make_views(loaded, session)
-            loaded.reach()
-            teller = JsonTeller() if asked.output == JSON else TextTeller()
-            with served_metrics(loaded.metrics) as hooks:
-                runner = Runner(
-                    loaded, frame, stop, teller, available_now=asked.available_now, hooks=hooks
-                )
-                at_once.runner = runner
-                _at_work(loaded, runner, teller)
+        loaded.reach()
+        teller = JsonTeller() if asked.output == JSON else TextTeller()
+        with served_metrics(loaded.metrics) as hooks:
+            runner = Runner(
+                loaded, frame, spark.stop, teller, available_now=asked.available_now, hooks=hooks
+            )
+            spark.at_once.runner = runner
+            _end_if_asked(spark.stop)
+            _at_work(loaded, runner, teller)
+
+
+def _end_if_asked(stop: Stop) -> None:
+    """End what has not begun yet: a signal is not looked at amid what Spark is asked."""
+    if stop.asked:
+        raise KeyboardInterrupt
 
 
 def _show_plan(loaded: Any, frame: Any, master: str, asked: _Asked) -> None:
@@ -169,7 +208,10 @@ def _at_work(loaded: Any, runner: Any, teller: Any) -> None:
 
     try:
         with teller:
-            teller(runner.run())
+            ended = runner.run()
+            # It has ended so, whether anybody hears it or not.
+            with unheard():
+                teller(ended)
     except TwoPhaseError:
         raise
     except Exception as error:

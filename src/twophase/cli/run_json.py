@@ -1,12 +1,12 @@
 """A run for programs: one JSON object a line."""
 
 import json
-import sys
 from datetime import UTC, datetime
 from typing import Any, Self
 
 import click
 
+from twophase.cli.run_output import unheard
 from twophase.pipeline.endings import Ending
 from twophase.pipeline.events import Event
 from twophase.pipeline.mistakes import PipelineWrong
@@ -19,7 +19,7 @@ class JsonTeller:
         return self
 
     def __exit__(self, *_: object) -> None:
-        sys.stdout.flush()
+        """Leave nothing behind: each line was flushed."""
 
     def __call__(self, event: Event) -> None:
         """Tell an event."""
@@ -40,4 +40,5 @@ def print_failure(error: Exception, ending: Ending) -> None:
             | {"said": each.said}
             for each in error.mistakes
         ]
-    _print_json(told)
+    with unheard():
+        _print_json(told)

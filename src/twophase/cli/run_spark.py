@@ -7,14 +7,15 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-import click
-
+from twophase.cli.run_output import complain, unheard
 from twophase.errors import ConfigurationError
 from twophase.pipeline.endings import Ending
 from twophase.pipeline.mistakes import PipelineWrong
+from twophase.pipeline.stopping import Stop, stop_by_signals
 
 
 class AtOnce:
@@ -24,32 +25,52 @@ class AtOnce:
     logs it with its stack.
     """
 
-    def __init__(self, session: Any) -> None:
+    def __init__(self, session: Any, log: Path | None = None) -> None:
+        self._log = log
         self._process = getattr(session.sparkContext._gateway, "proc", None)  # noqa: SLF001
         self.runner: Any = None
 
     def __call__(self) -> None:
         """Say where it stands, and end."""
-        batch = None if self.runner is None else self.runner.batch
-        last = "no batch was finished" if batch is None else f"batch {batch} was the last finished"
-        said = f"ended at once: {last}; the next start goes on there\n"
-        if sys.stderr.isatty():
-            # The line that moves has hidden the cursor.
-            said = f"\r\x1b[2K\x1b[?25h{said}"
-        # Not by a stream, in which this may have interrupted a write.
-        os.write(2, said.encode())
+        # Whoever reads may be gone, and that must not keep it from ending.
+        with suppress(Exception):
+            self._say()
         if self._process is not None:
             self._process.kill()
         # Not sys.exit, which would wait for threads that wait for the JVM.
         os._exit(int(Ending.ABORTED))
 
+    def _say(self) -> None:
+        if sys.__stderr__ is None:
+            # Another file may have its number.
+            return
+        batch = None if self.runner is None else self.runner.batch
+        last = "no batch was finished" if batch is None else f"batch {batch} was the last finished"
+        log = "" if self._log is None else f"Spark's own log is {self._log}\n"
+        said = f"{log}ended at once: {last}; the next start goes on there\n"
+        if sys.__stderr__.isatty():
+            # The line that moves has hidden the cursor.
+            said = f"\r\x1b[2K\x1b[?25h{said}"
+        # Not by a stream, in which this may have interrupted a write.
+        os.write(2, said.encode(errors="backslashreplace"))
+
+
+@dataclass(frozen=True, slots=True)
+class Spark:
+    """Spark at work; signals ask for the end, by `stop`, or end it `at_once`."""
+
+    session: Any
+    stop: Stop
+    at_once: AtOnce
+
 
 @contextmanager
-def spark_session(loaded: Any, master: str, spark_log: str | None) -> Iterator[Any]:
+def spark_session(loaded: Any, master: str, spark_log: str | None) -> Iterator[Spark]:
     """Start Spark for a pipeline, and stop it."""
     from twophase.spark.pipeline_session import start_session  # noqa: PLC0415
 
-    with _log_file(spark_log) as log:
+    with _log_file(spark_log) as (log, kept):
+        # Spark's own handler of SIGINT, which it leaves behind, asks the JVM once more.
         with term_interrupts():
             session = start_session(
                 loaded.name,
@@ -59,19 +80,25 @@ def spark_session(loaded: Any, master: str, spark_log: str | None) -> Iterator[A
                 modules=loaded.modules,
                 log=log,
             )
-        try:
-            yield session
-        finally:
-            # Where the JVM has died there is nothing to stop, and the reason is told already.
-            with suppress(Exception):
-                session.stop()
+        at_once = AtOnce(session, kept)
+        # Until Spark has stopped: a signal meanwhile must not turn a good end into another one.
+        with stop_by_signals(at_once) as stop:
+            try:
+                yield Spark(session, stop, at_once)
+            finally:
+                # Where the JVM has died there is nothing to stop, and the reason is told already.
+                with suppress(Exception):
+                    session.stop()
 
 
 @contextmanager
-def _log_file(spark_log: str | None) -> Iterator[IO[bytes] | None]:
-    """Open the file for Spark's log; one that nobody asked for is kept only if something fails."""
+def _log_file(spark_log: str | None) -> Iterator[tuple[IO[bytes] | None, Path | None]]:
+    """Open the file for Spark's log.
+
+    One that nobody asked for is kept only if something fails; then it has to be named.
+    """
     if spark_log == "-":
-        yield None
+        yield None, None
         return
     if spark_log is not None:
         try:
@@ -81,34 +108,38 @@ def _log_file(spark_log: str | None) -> Iterator[IO[bytes] | None]:
                 f"--spark-log {spark_log} cannot be written: {error.strerror}"
             ) from error
         with log:
-            yield log
+            yield log, None
         return
     number, name = tempfile.mkstemp(prefix="twophase-spark-", suffix=".log")
+    path = Path(name)
     with os.fdopen(number, "ab") as log:
         try:
-            yield log
+            yield log, path
         except PipelineWrong:
             # It says nothing that the mistakes do not say.
-            Path(name).unlink()
+            path.unlink(missing_ok=True)
             raise
         except BaseException:
-            click.echo(f"Spark's own log is {name}", err=True)
+            complain(f"Spark's own log is {name}")
             raise
-        Path(name).unlink()
+        # What cleans the folder up may have been faster.
+        path.unlink(missing_ok=True)
 
 
 @contextmanager
 def term_interrupts() -> Iterator[None]:
-    """Let SIGTERM mean what Ctrl-C means while there is nothing to finish."""
+    """Let SIGTERM, and Ctrl-C whoever else handles it, interrupt what need not be finished."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before: dict[int, Any] = {number: signal.signal(number, interrupt) for number in signals}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -151,7 +182,10 @@ class _Warnings(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         # Not click.echo, which would write around the line that moves, into the middle of it.
-        print(self.format(record), file=sys.stderr)
+        # Where there is no stderr, print would take stdout.
+        if sys.stderr is not None:
+            with unheard():
+                print(self.format(record), file=sys.stderr)
 
 
 class _Hiding(logging.Formatter):

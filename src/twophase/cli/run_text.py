@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from twophase.cli.run_output import unheard
 from twophase.pipeline.events import (
     BatchDone,
     Event,
@@ -31,7 +32,7 @@ class TextTeller:
     def __init__(self) -> None:
         console = Console(stderr=True, highlight=False)
         # Asked now: while the line moves, streams are stand-ins that lead to it.
-        self._stdout_is_terminal = sys.stdout.isatty()
+        self._stdout_is_terminal = sys.stdout is not None and sys.stdout.isatty()
         self._live = (
             Live(
                 Text(""),
@@ -62,7 +63,8 @@ class TextTeller:
         trace: TracebackType | None,
     ) -> None:
         if self._live is not None:
-            self._live.__exit__(kind, error, trace)
+            with unheard():
+                self._live.__exit__(kind, error, trace)
 
     def __call__(self, event: Event) -> None:
         """Tell an event."""

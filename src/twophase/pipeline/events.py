@@ -1,8 +1,8 @@
 """What a run tells as it goes: frozen records, which the command line prints as text or as JSON."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from typing import Any, ClassVar, TypeVar
 
 from twophase.observe import BatchRecord
 
@@ -88,3 +88,19 @@ class Stopped(Event):
 
 
 Tell = Callable[[Event], None]
+T = TypeVar("T")
+
+
+def hidden(value: T, hide: Callable[[str], str]) -> T:
+    """Return an event, or anything in one, with every text in it as `hide` returns it."""
+    made: Any = value
+    if isinstance(value, str):
+        made = hide(value)
+    elif is_dataclass(value) and not isinstance(value, type):
+        given = {each.name: getattr(value, each.name) for each in fields(value)}
+        made = replace(value, **{name: hidden(each, hide) for name, each in given.items()})
+    elif isinstance(value, Mapping):
+        made = {hidden(key, hide): hidden(each, hide) for key, each in value.items()}
+    elif isinstance(value, list | tuple):
+        made = type(value)(hidden(each, hide) for each in value)
+    return made  # type: ignore[no-any-return]

@@ -2,12 +2,14 @@
 
 Spark does not keep two queries off one checkpoint: each plans batches in the other's place. The
 sinks notice that and let nothing be lost or doubled, but a person may then have to look. Runs on
-two machines are kept apart by nothing but the sinks.
+two machines, of two users or with two folders for temporary files are kept apart by nothing but
+the sinks.
 """
 
 import fcntl
 import os
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
@@ -17,6 +19,8 @@ from typing import Final
 from twophase.errors import Fenced, SetupError
 
 _PID_BYTES_MAX: Final = 20
+# What cleans such folders up goes by days.
+_TOUCH_S: Final = 3600.0
 
 
 @contextmanager
@@ -43,6 +47,25 @@ def one_run(checkpoint: str) -> Iterator[None]:
             ) from None
         os.ftruncate(file, 0)
         os.write(file, str(os.getpid()).encode())
-        yield
+        with _looking_used(file):
+            yield
     finally:
         os.close(file)
+
+
+@contextmanager
+def _looking_used(file: int) -> Iterator[None]:
+    """Keep a file young: a new one in its place would be another lock."""
+    over = threading.Event()
+
+    def touch() -> None:
+        while not over.wait(_TOUCH_S):
+            os.utime(file)
+
+    thread = threading.Thread(target=touch, name="twophase-lock", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

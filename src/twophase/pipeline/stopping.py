@@ -16,7 +16,7 @@ def _interrupt() -> None:
 
 
 class Stop:
-    """Whether somebody has asked for the end; a second time `at_once` is called."""
+    """Whether somebody has asked for the end; by a signal after that `at_once` is called."""
 
     def __init__(self, at_once: Callable[[], None] = _interrupt) -> None:
         # A plain flag: a signal's handler must not wait for a lock that the main thread holds.
@@ -29,7 +29,11 @@ class Stop:
         return self._asked
 
     def ask(self) -> None:
-        """Ask for the end; a second time, end at once."""
+        """Ask for the end."""
+        self._asked = True
+
+    def signalled(self) -> None:
+        """Ask for the end; where somebody has asked already, end at once."""
         if self.asked:
             self._at_once()
         self._asked = True
@@ -47,7 +51,7 @@ def stop_by_signals(at_once: Callable[[], None] = _interrupt) -> Iterator[Stop]:
     stop = Stop(at_once)
 
     def handle(_number: int, _frame: FrameType | None) -> None:
-        stop.ask()
+        stop.signalled()
 
     before: dict[int, Any] = {number: signal.signal(number, handle) for number in _SIGNALS}
     try:
