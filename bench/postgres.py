@@ -3,6 +3,10 @@
 Both write the same rows from one session with two cores, turn by turn, each time to a new table.
 Server, driver and Python workers share the machine's cores. Spark's sink is at-least-once. The
 server is the one that is fetched: how fast several writers extend one table depends on its version.
+
+The last side bounds batch scope from above: the same rows by one COPY from a file of the server's
+own, with no Spark and no client at all. Batch scope is one SQL transaction, so one process of the
+server puts all rows into the table, and does it after the last of them was computed.
 """
 
 import tempfile
@@ -34,11 +38,15 @@ COLUMNS = (
 
 
 def measure(_: str, count: int, runs: int) -> Iterator[Figure]:
-    """Measure both scopes beside Spark's sink, and that all of them have written all rows."""
+    """Measure both scopes beside Spark's sink, and that all of them have written all rows.
+
+    Three times Spark's speed is for task scope to reach.
+    """
     rows = TIMES * count
     with EmbeddedPostgres(fetched=True, **SERVER) as server, session() as spark:
         frame = orders(spark, rows)
-        sides = (_batch_scope, _task_scope, _jdbc)
+        sides = (_batch_scope, _task_scope, _jdbc, _one_copy)
+        _keep_a_file(frame, server.url)
 
         def rows_per_s(write: Callable[[DataFrame, str, str], None]) -> float:
             with _new_table(server.url) as table:
@@ -48,9 +56,10 @@ def measure(_: str, count: int, runs: int) -> Iterator[Figure]:
                 _check_count(server.url, table, rows)
             return rows / took_s
 
-        batch, task, theirs = turn_by_turn(sides, min(runs, RUNS_MAX), rows_per_s, warm_up=1)
-    yield Figure("orders to PostgreSQL, batch scope", UNIT, batch, JDBC, theirs, 3.0)
+        batch, task, theirs, bound = turn_by_turn(sides, min(runs, RUNS_MAX), rows_per_s, warm_up=1)
     yield Figure("orders to PostgreSQL, task scope", UNIT, task, JDBC, theirs, 3.0)
+    yield Figure("orders to PostgreSQL, batch scope", UNIT, batch, JDBC, theirs)
+    yield Figure("orders to PostgreSQL, one COPY of a file, no Spark", UNIT, bound, JDBC, theirs)
 
 
 def orders(spark: SparkSession, rows: int) -> DataFrame:
@@ -81,6 +90,23 @@ def _jdbc(frame: DataFrame, url: str, table: str) -> None:
     place = url.partition("@")[2]
     address = f"jdbc:postgresql://{place}?reWriteBatchedInserts=true"
     frame.write.mode("append").options(**TUNED).jdbc(address, table)
+
+
+def _keep_a_file(frame: DataFrame, url: str) -> None:
+    """Let the server write the rows to a file of its own, once."""
+    with _new_table(url) as table, psycopg.connect(url, autocommit=True) as connection:
+        _task_scope(frame, url, table)
+        connection.execute(f"COPY {table} TO '{_file(connection)}' (FORMAT binary)")
+
+
+def _one_copy(_: DataFrame, url: str, table: str) -> None:
+    with psycopg.connect(url) as connection:
+        connection.execute(f"COPY {table} FROM '{_file(connection)}' (FORMAT binary)")
+
+
+def _file(connection: psycopg.Connection) -> str:
+    (folder,) = connection.execute("SHOW data_directory").fetchone()
+    return f"{folder}/bench.copy"
 
 
 @contextmanager

@@ -84,8 +84,8 @@ class Metrics:
 
     def _begin(self, sink: str) -> None:
         """Set to 0 what alerts look at: an increase from nothing to 1 is none to Prometheus."""
-        plain = (self._fences, self._retries, self._warnings, self._failed_rows, self._rejected)
-        for each in plain:
+        lost = (self._failed_rows, self._rejected)
+        for each in (self._rows, self._bytes, self._fences, self._retries, self._warnings, *lost):
             each.labels(sink)
         for action in Recovery:
             self._recoveries.labels(sink, action.value)

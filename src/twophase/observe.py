@@ -39,11 +39,11 @@ class BatchRecord:
     `outcome` is committed, committed-before (by this call, found out later), skipped (written by
     an earlier run), written (without a transaction) or failed; then `error` holds its text and
     `code` its code, or OTHER where the error is not one of this package. `path` is driver, routed,
-    unrouted, task or staged, and empty where nothing was computed. Times are in seconds; `open_s`
-    is how long a transaction was open, which is how long readers were held up. `rows` and `bytes`
-    are what this call wrote to where it was meant to go, `rejected_rows` those that it put aside,
-    as dead letters; only the guarantee `none` can have `failed_rows`. `retries` is how often the
-    sink tried something again, also where the batch failed in the end.
+    local, unrouted, task or staged, and empty where nothing was computed. Times are in seconds;
+    `open_s` is how long a transaction was open, which is how long readers were held up. `rows` and
+    `bytes` are what this call wrote to where it was meant to go, `rejected_rows` those that it put
+    aside, as dead letters; only the guarantee `none` can have `failed_rows`. `retries` is how often
+    the sink tried something again, also where the batch failed in the end.
     """
 
     sink_id: str

@@ -15,6 +15,9 @@ from twophase.errors import ConfigurationError
 E = TypeVar("E", bound=StrEnum)
 
 MASK = "***"
+# What a name says of its value, as Spark's own spark.redaction.regex has it, and more of the kind.
+# Java reads it too: what may be a secret is hidden by Spark.
+HIDDEN_NAMES = r"secret|passw|token|credential|(?:access|account|api|encryption|private)[._ -]?key"
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1

@@ -1,7 +1,7 @@
 """One batch that is larger than the driver, in a program of its own.
 
-Arguments, as JSON: servers, topic, folder, path, rows, row_bytes. It prints what the sink said was
-written, the most memory that this process had, and the driver's heap.
+Arguments, as JSON: servers, topic, folder, path, master, rows, row_bytes. It prints what the sink
+said was written, the most memory that this process had, and the driver's heap.
 """
 
 import json
@@ -42,7 +42,7 @@ def main(arguments):
         "spark.executor.memory": "1536m",
         "spark.local.dir": f"{arguments['folder']}/local",
     }
-    builder = SparkSession.builder.master("local-cluster[2,1,1536]")
+    builder = SparkSession.builder.master(arguments["master"])
     for key, value in settings.items():
         builder = builder.config(key, value)
     spark = configure_spark(builder).getOrCreate()

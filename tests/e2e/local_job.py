@@ -1,11 +1,13 @@
-"""A batch job in a process of its own, whose encode tasks kill their worker once each.
+"""A batch job in a process of its own, under a local master, that meets with harm.
 
-Arguments, as JSON: servers, topic, sink_id, rows, and notes, a folder in which each task remembers
-that it has killed. The tasks are the package's own, wrapped here.
+Arguments, as JSON: servers, topic, sink_id, rows; notes, a folder; kill, whether each encode task
+kills its worker once, and notes that there; most_bytes, how large a file may get for a worker. The
+tasks are the package's own, wrapped here.
 """
 
 import json
 import os
+import resource
 import signal
 import sys
 from pathlib import Path
@@ -14,34 +16,40 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from twophase import configure_spark
+from twophase.errors import TwoPhaseError
 from twophase.spark import worker_path
 from twophase.spark.kafka_sink import KafkaSink
 from twophase.spark.local_path import LocalPath
 
 
-class Suicidal:
-    """A task whose worker dies once, after its blocks are in the file and before their labels."""
+class Harmed:
+    """A task whose worker dies once, with its file written, or has no room for one."""
 
-    def __init__(self, task, notes):
-        self.task, self.notes = task, notes
+    def __init__(self, task, arguments):
+        self.task, self.arguments = task, arguments
 
     def __call__(self, batches):
+        most_bytes = self.arguments.get("most_bytes")
+        if most_bytes:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
         for rows in self.task(batches):
-            note = Path(self.notes) / f"killed-{TaskContext.get().partitionId()}"
-            try:
-                note.touch(exist_ok=False)
-            except FileExistsError:
-                yield rows
-                continue
-            os.kill(os.getpid(), signal.SIGKILL)
+            if self.arguments.get("kill"):
+                self.die_once()
+            yield rows
+
+    def die_once(self):
+        note = Path(self.arguments["notes"]) / f"killed-{TaskContext.get().partitionId()}"
+        try:
+            note.touch(exist_ok=False)
+        except FileExistsError:
+            return
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def main(arguments):
     """Write the rows, and say what became of them."""
     task, send, files = worker_path.EncodeTask, LocalPath.send, []
-    worker_path.EncodeTask = lambda *given, **more: Suicidal(
-        task(*given, **more), arguments["notes"]
-    )
+    worker_path.EncodeTask = lambda *given, **more: Harmed(task(*given, **more), arguments)
 
     def counting(path, *given):
         files.append(len(list(Path(path._folder).iterdir())))
@@ -61,9 +69,16 @@ def main(arguments):
         path="local",
     )
     rows = spark.range(arguments["rows"], numPartitions=3)
-    record = sink.write(rows.selectExpr("CAST(id AS STRING) AS value"), run_id="r")
-    print(json.dumps({"outcome": record.outcome, "files": files[0]}))
+    said = {}
+    try:
+        record = sink.write(rows.selectExpr("CAST(id AS STRING) AS value"), run_id="r")
+        said |= {"outcome": record.outcome, "files": files[0]}
+    except TwoPhaseError as error:
+        said["error"] = str(error)
+    said["left"] = [path.name for path in Path(spark.sparkContext._temp_dir).glob("blocks-*")]
+    print(json.dumps(said))
     spark.stop()
+    sys.exit("error" in said)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from twophase.spark import light
 from twophase.spark.arrow_bound import UNWEIGHED, arrow_bound
 from twophase.spark.kafka_sink import KafkaSink
 from twophase.spark.light import job_may_guess, light_rows
+from twophase.spark.local_path import LocalPath
 from twophase.spark.routed_path import RoutedPath
 
 ROWS = 3_000
@@ -49,10 +50,11 @@ def batch_rows(frame):
     return [row.rows for row in frame.mapInArrow(count, "rows long").collect()]
 
 
+@pytest.mark.parametrize("kind", [RoutedPath, LocalPath])
 @pytest.mark.parametrize("heavy", ["false", "id = 2999", "id % 2 = 1"])
-def test_whatever_the_rows_weigh_all_are_encoded(heavy, spark, wire, topic):
+def test_whatever_the_rows_weigh_all_are_encoded(heavy, kind, spark, wire, topic):
     """One heavy row at the very end, many, or none: the summary has every row, and says which."""
-    path = RoutedPath(numbers(spark, heavy), wire, topic, light=lambda: True)
+    path = kind(numbers(spark, heavy), wire, topic, light=lambda: True)
     try:
         summary = path.prepare()
     finally:

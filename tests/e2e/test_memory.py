@@ -120,7 +120,7 @@ def numbers_in(servers, topic, rows):
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("path", ["routed", "driver"])
+@pytest.mark.parametrize("path", ["local", "routed", "driver"])
 def test_two_gigabytes_by_a_driver_of_one(path, private_kafka, make_topic, tmp_path):
     """A batch of twice the driver's memory is written whole, also where it was taken for small."""
     if shutil.disk_usage(tmp_path).free < 12_000_000_000:
@@ -132,6 +132,7 @@ def test_two_gigabytes_by_a_driver_of_one(path, private_kafka, make_topic, tmp_p
         "topic": topic,
         "folder": str(tmp_path),
         "path": path,
+        "master": "local[2]" if path == "local" else "local-cluster[2,1,1536]",
         "rows": LARGE_ROWS,
         "row_bytes": ROW_BYTES,
     }

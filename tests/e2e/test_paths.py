@@ -1,4 +1,4 @@
-"""Small batches through the driver, large ones routed: the same rows, and never too many here."""
+"""Small batches through the driver, large ones not: the same rows, and never too many here."""
 
 import pytest
 from support.readers import read, values

@@ -81,7 +81,12 @@ def path():
 
 
 BOTH_PATHS = pytest.mark.parametrize(
-    "path", [pytest.param("driver", marks=pytest.mark.long), "routed"]
+    "path",
+    [
+        pytest.param("driver", marks=pytest.mark.long),
+        pytest.param("routed", marks=pytest.mark.long),
+        "local",
+    ],
 )
 
 

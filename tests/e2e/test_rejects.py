@@ -34,6 +34,7 @@ QUERY = Path(__file__).parent / "reject_query.py"
 PATHS = {
     "driver": {"path": "driver"},
     "routed": {"path": "routed"},
+    "local": {"path": "local"},
     "task": {"scope": "task"},
     "at-least-once": {"guarantee": "at-least-once"},
     "none": {"guarantee": "none"},
@@ -126,7 +127,8 @@ def long(path):
 
 
 @pytest.mark.parametrize(
-    "path", ["routed", long("driver"), long("task"), long("at-least-once"), long("none")]
+    "path",
+    ["routed", long("local"), long("driver"), long("task"), long("at-least-once"), long("none")],
 )
 def test_every_path(path, spark, place, tmp_path):
     """Rows with a wrong topic, partition or size are letters, all others where they belong."""
@@ -189,7 +191,8 @@ def test_settings_that_do_not_fit(path, given, said):
 
 
 @pytest.mark.parametrize(
-    "path", ["driver", long("routed"), long("task"), long("at-least-once"), long("none")]
+    "path",
+    ["driver", long("routed"), long("local"), long("task"), long("at-least-once"), long("none")],
 )
 def test_a_dead_letter_topic_that_is_not_there(path, spark, place, tmp_path):
     """Said before the plan is executed or the id is taken."""
@@ -225,7 +228,7 @@ def lowered(place, sink, number, **configs):
     return write
 
 
-@pytest.mark.parametrize("path", ["driver", long("routed"), long("task")])
+@pytest.mark.parametrize("path", ["driver", long("routed"), long("local"), long("task")])
 def test_a_topic_s_limit_is_lowered_under_a_running_query(path, files, place, tmp_path):
     """The broker refuses a block; only rows that alone are too large become letters.
 
@@ -257,7 +260,7 @@ def test_a_topic_s_limit_is_lowered_under_a_running_query(path, files, place, tm
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("path", ["driver", "routed", "task", "at-least-once"])
+@pytest.mark.parametrize("path", ["driver", "routed", long("local"), "task", "at-least-once"])
 @pytest.mark.parametrize("cluster", ["kafka", "kafka39"])
 def test_what_else_a_broker_refuses(path, cluster, spark, make_place, tmp_path, request):
     """Timestamps that a topic does not take, and rows without a key in a compacted one."""
@@ -278,7 +281,7 @@ def test_what_else_a_broker_refuses(path, cluster, spark, make_place, tmp_path, 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("path", ["driver", "routed", "task", "at-least-once"])
+@pytest.mark.parametrize("path", ["driver", "routed", long("local"), "task", "at-least-once"])
 def test_a_refusal_that_settings_do_not_explain_fails_the_batch(
     path, spark, kafka, make_place, tmp_path
 ):
@@ -292,7 +295,7 @@ def test_a_refusal_that_settings_do_not_explain_fails_the_batch(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("path", ["driver", "routed", "task"])
+@pytest.mark.parametrize("path", ["driver", "routed", long("local"), "task"])
 def test_a_row_that_fits_nowhere_fails_the_batch(path, spark, place, tmp_path):
     """What is said of it alone is more than the dead-letter topic takes: nothing is dropped."""
     place.set(place.dead, max_message_bytes=200)
@@ -420,7 +423,7 @@ DEATHS = ["after send", "after write_marker", "after commit"]
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("path", ["driver", "routed", "task"])
+@pytest.mark.parametrize("path", ["driver", "routed", long("local"), "task"])
 def test_killed_in_the_middle_of_a_batch(path, kafka, make_place, tmp_path, spark):
     """By -9, with letters sent and not committed, and committed and not noted: both topics once."""
     place = make_place(kafka)

@@ -41,11 +41,12 @@ def die_in_turn(trial, deaths):
 @pytest.mark.parametrize(
     ("path", "deaths"),
     [
-        ("routed", [("after", "own", 0), *WRITING]),
+        ("local", [("after", "own", 0), *WRITING]),
+        pytest.param("routed", [("after", "own", 0), *WRITING], marks=pytest.mark.long),
         pytest.param("driver", WRITING, marks=pytest.mark.long),
         pytest.param("routed", FOUNDING + OWNING + WRITING, marks=pytest.mark.long),
     ],
-    ids=["routed", "driver", "new"],
+    ids=["local", "routed", "driver", "new"],
 )
 def test_killed_before_and_after_every_step(path, deaths, broker, open_trial):
     """Expected: the next start aborts, repeats or skips the batch; every row is there once."""

@@ -50,6 +50,7 @@ Verdict = Retry | type[TwoPhaseError]
 Table = Mapping[int, Verdict]
 
 OUT_OF_ORDER_SEQUENCE_NUMBER: Final = 45
+INVALID_TIMESTAMP: Final = 32
 TRANSACTIONAL_ID_NOT_FOUND: Final = 105
 
 
@@ -146,7 +147,7 @@ PRODUCE: Final = _table(
         19: AGAIN,  # NOT_ENOUGH_REPLICAS
         20: AGAIN,  # NOT_ENOUGH_REPLICAS_AFTER_APPEND: the repeat is recognised by its sequence
         21: ConfigurationError,  # INVALID_REQUIRED_ACKS
-        32: BlockRefused,  # INVALID_TIMESTAMP
+        INVALID_TIMESTAMP: BlockRefused,
         44: BlockRefused,  # POLICY_VIOLATION
         56: AGAIN_ELSEWHERE,  # KAFKA_STORAGE_ERROR
         74: AGAIN_ELSEWHERE,  # FENCED_LEADER_EPOCH

@@ -15,6 +15,7 @@ from twophase.kafka.wire import Wire
 
 MIN_ISR: Final = "min.insync.replicas"
 BLOCK_LIMIT: Final = "max.message.bytes"
+CLEANUP: Final = "cleanup.policy"
 _UNKNOWN_TOPIC: Final = 3
 _ACCESS_DENIED: Final = 29
 _NO_LEADER: Final = -1
@@ -54,12 +55,19 @@ def topic_findings(wire: Wire, topic: str, row: Any) -> Iterator[Finding]:
 
 
 def letter_findings(wire: Wire, topic: str, row: Any) -> Iterator[Finding]:
-    """Yield whether the dead-letter topic exists, is replicated, and how large its rows may be."""
+    """Yield whether the dead-letter topic exists, keeps its rows, and how large they may be."""
     yield from _there("dead-letter topic", topic, row)
     if row.error_code:
         return
-    settings = topic_settings(wire, topic, [MIN_ISR, BLOCK_LIMIT]) or {}
+    settings = topic_settings(wire, topic, [MIN_ISR, BLOCK_LIMIT, CLEANUP]) or {}
     yield replication_finding(topic, _replication(row), _number(settings.get(MIN_ISR)))
+    if "compact" in (settings.get(CLEANUP) or ""):
+        yield error(
+            f"{CLEANUP} of {topic}",
+            f"{settings[CLEANUP]}",
+            "a letter without a key fails its batch, and of those with one key the last one stays",
+            f"set {CLEANUP} of {topic} to delete",
+        )
     limit, point = settings.get(BLOCK_LIMIT), f"{BLOCK_LIMIT} of {topic}"
     if limit is None:
         yield unknown(point, "it may not be read", f"grant DESCRIBE_CONFIGS on {topic}")

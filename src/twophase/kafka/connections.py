@@ -79,9 +79,10 @@ class Connections(KafkaConnectionManager):  # type: ignore[misc]
         self.last_failure: BaseException | None = None
 
     @property
-    def refused(self) -> "TwoPhaseError | None":
-        """What one of the first addresses has refused for good, if any did."""
-        return next(iter(self._refused.values()), None)
+    def refused(self) -> tuple["TwoPhaseError | None", bool]:
+        """What one of the first addresses has refused for good, and whether all of them did."""
+        every = len(self._refused) == len(self.cluster.bootstrap_brokers())
+        return next(iter(self._refused.values()), None), every
 
     async def _connect(self, node: Any, conn: Any, *args: Any, **kwargs: Any) -> None:
         # Also what comes after the handshakes: a broker refuses a certificate, or a client without
@@ -100,7 +101,7 @@ class Connections(KafkaConnectionManager):  # type: ignore[misc]
         if refused is None:
             return
         self._refused[node.node_id] = refused
-        if len(self._refused) == len(self.cluster.bootstrap_brokers()):
+        if self.refused[1]:
             # What all refuse stays refused: kafka-python raises what it finds here at once, instead
             # of trying until time runs out.
             self._auth_failures |= self._refused

@@ -12,9 +12,13 @@ from twophase.errors import BlockRefused, ConfigurationError
 from twophase.options import one_of
 
 _LENGTH_MAX: Final = 249
+# Kafka's own, which no producer may write to.
+_INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _UNEXPLAINED: Final = "the topic's settings do not tell which row it is, or may not be read"
-TOPIC_NAMES: Final = f"1 to {_LENGTH_MAX} letters, digits and . _ -, but not . or .. alone"
+TOPIC_NAMES: Final = (
+    f"1 to {_LENGTH_MAX} letters, digits and . _ -, but not . or .. or a topic of Kafka's"
+)
 
 
 class OnReject(StrEnum):
@@ -45,8 +49,10 @@ class DeadLetters:
 
 
 def is_topic_name(name: str) -> bool:
-    """Whether Kafka would take it for a topic's name."""
-    return len(name) <= _LENGTH_MAX and bool(_NAME.fullmatch(name)) and name not in {".", ".."}
+    """Whether Kafka would take it for the name of a topic to write to."""
+    if name in {".", "..", *_INTERNAL}:
+        return False
+    return len(name) <= _LENGTH_MAX and bool(_NAME.fullmatch(name))
 
 
 def checked_rejects(on_reject: object, dead_letter_topic: object, topic: str | None) -> str | None:

@@ -74,7 +74,7 @@ class EncodePlan:
             return _WINDOW_BYTES_MAX
         blocks = self.partitions[self.topic] * min(self.block_bytes, _BLOCK_BYTES_ENOUGH)
         least = max(_WINDOW_BYTES_MIN, 2 * self.block_bytes)
-        return min(max(least, blocks), max(least, _WINDOW_BYTES_MAX))
+        return min(max(least, blocks), _WINDOW_BYTES_MAX)
 
     def rule(self, topic: str) -> TopicRule:
         """Return what is demanded of the rows of a topic beside what Kafka demands of all."""
@@ -82,8 +82,14 @@ class EncodePlan:
 
     def for_letters(self, dead: DeadLetters) -> "EncodePlan":
         """Return the plan of the dead-letter topic: rows as large as it takes, and no larger."""
-        said = self.rules.get(dead.topic, NO_RULE).block_bytes or _BLOCK_BYTES_USUAL
-        limit = min(said, _LETTER_BYTES_MAX)
+        rule = self.rules.get(dead.topic, NO_RULE)
+        if rule.key_needed:
+            raise ConfigurationError(
+                f"dead_letter_topic {dead.topic!r} is compacted; of letters with one key it would "
+                "keep the last one only, and take none without a key: set its cleanup.policy to "
+                "delete"
+            )
+        limit = min(rule.block_bytes or _BLOCK_BYTES_USUAL, _LETTER_BYTES_MAX)
         return replace(
             self,
             topic=dead.topic,

@@ -122,7 +122,12 @@ def refusal(
     )
     if row.error_code in DENIED:
         text += f"; {missing('Produce', row.error_code, [_resource(partition, row, producer)])}"
-    if verdict is BlockRefused:
+    if row.error_code == answers.INVALID_TIMESTAMP:
+        text += (
+            "; a row's timestamp is out of the topic's bounds, or grew too old while the batch was "
+            "computed and sent: raise message.timestamp.before.max.ms (or after.max.ms)"
+        )
+    elif verdict is BlockRefused:
         text += (
             "; where it is too large, raise the topic's max.message.bytes or lower "
             "kafka.batch.size and kafka.max.request.size"

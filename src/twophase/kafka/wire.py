@@ -71,11 +71,14 @@ class Wire:
         try:
             self._manager.bootstrap(timeout_ms=limit_ms)
         except kafka_errors.KafkaTimeoutError as error:
-            if self._manager.refused is not None:
-                raise self._manager.refused from error
+            refused, every = self._manager.refused
+            if refused is not None and every:
+                raise refused from error
             why = hint(self._manager.last_failure, self.options.security)
+            # The others may come back, and one of them may let us in.
+            beside = "" if refused is None else f"; one address refuses: {refused.message}"
             raise StoreUnavailable(
-                f"{what} within {limit_ms} ms (kafka.max.block.ms); the last try: {why}"
+                f"{what} within {limit_ms} ms (kafka.max.block.ms); the last try: {why}{beside}"
             ) from error
         except Exception as error:
             raise _translated(error, what) from error

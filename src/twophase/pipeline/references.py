@@ -6,17 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from twophase.options import HIDDEN_NAMES
+
 FORMS: Final = "${env:NAME} or ${file:PATH}"
 _REFERENCE: Final = re.compile(r"\$\{(?P<kind>[A-Za-z]*):?(?P<name>[^}]*)\}")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECRET_BYTES_MAX: Final = 100_000
 # Shorter ones would hide half of every text that holds them.
 _HIDDEN_CHARS_MIN: Final = 4
-# What a name says of its value, as Spark's own spark.redaction.regex has it, and passwd and key.
-# Java reads it too: what may be a reference is hidden by Spark.
-HIDDEN_NAMES: Final = (
-    r"secret|passw|token|credential|(?:access|account|api|encryption|private)[._-]?key"
-)
 _SECRET_NAME: Final = re.compile(HIDDEN_NAMES, re.IGNORECASE)
 
 

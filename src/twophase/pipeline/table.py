@@ -172,7 +172,9 @@ KAFKA_SINK: Final = Section(
         Field("marker_topic", TEXT_FIELD, "without topic: the one that holds the sink's marker"),
         Field("options", _SINK_OPTIONS, "options of the sink; they go before those of kafka"),
         Field("source_group", TEXT_FIELD, "a group to which the offsets read are committed"),
-        Field("path", _word("auto", "driver", "routed"), "the way of a batch", default="auto"),
+        Field(
+            "path", _word("auto", "driver", "routed", "local"), "the way of a batch", default="auto"
+        ),
         Field("scope", _word("batch", "task"), "one transaction for what", default="batch"),
         _DECISIONS,
         _ON_LOST,

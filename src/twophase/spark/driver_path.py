@@ -2,7 +2,7 @@
 
 The whole plan is executed, because state stores advance only by that; a `limit` would execute a
 part of it. What a task hands back is bounded all the same (bound.py): where a batch is beyond the
-bound it is not small, and takes the routed path. So the guess that it is small may be wrong at any
+bound it is not small, and goes over the workers. So the guess that it is small may be wrong at any
 size.
 """
 
@@ -16,12 +16,11 @@ from twophase.commit.summary import Summary
 from twophase.kafka.columns import as_bytes
 from twophase.kafka.counts import NO_LOOK, look_at
 from twophase.kafka.dead_letters import DeadLetters, is_topic_name
-from twophase.kafka.identity import Identity, TopicPartition
+from twophase.kafka.delivery import send_batch
+from twophase.kafka.identity import Identity
 from twophase.kafka.plan import plan_for
 from twophase.kafka.records import encode
-from twophase.kafka.sender import Sender
-from twophase.kafka.summaries import confirmed, summarise
-from twophase.kafka.transactions import Transactions
+from twophase.kafka.summaries import summarise
 from twophase.kafka.wire import Wire
 from twophase.sink import BlocksGone
 from twophase.spark.bound import bounded, share_of, within
@@ -117,16 +116,9 @@ class DriverPath:
         """Send every block from this process."""
         if self._blocks is None:
             raise BlocksGone("the blocks were not computed, or are freed")
-        places = [TopicPartition(part.topic, part.partition) for part in summary.partitions]
-        Transactions(self._wire).add_partitions(identity, places)
         # Whoever sends again asks again: a leader may be why.
         leaders, self.look = self.look.leaders, NO_LOOK
-        sender = Sender(self._wire, identity, leaders=leaders)
-        try:
-            sender.send(*self._blocks)
-            return confirmed(summarise(self._blocks), sender.flush())
-        finally:
-            sender.close()
+        return send_batch(self._wire, identity, summary, self._blocks, leaders)
 
     def free(self) -> None:
         """Let go of the blocks."""

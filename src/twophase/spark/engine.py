@@ -99,7 +99,7 @@ class SparkEngine:
         self._topics.confirm()
 
     def free(self) -> None:
-        """Let go of the blocks, in memory and on the executors' disks."""
+        """Let go of the blocks, in memory and on disks."""
         self._driver.free()
         self._workers.free()
 

@@ -11,16 +11,13 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from twophase.errors import SetupError, StoreUnavailable
-from twophase.pipeline.references import HIDDEN_NAMES
-from twophase.spark.session import configure_spark
+from twophase.spark.session import REDACTED, configure_spark
 
-# Spark's default hides names with secret, password, token; a login module's text holds one too.
-_REDACTED: Final = f"(?i){HIDDEN_NAMES}|jaas|keystore"
 _DEFAULTS: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.redaction.regex": _REDACTED,
-    "spark.sql.redaction.options.regex": f"{_REDACTED}|url",
+    "spark.redaction.regex": REDACTED,
+    "spark.sql.redaction.options.regex": f"{REDACTED}|url",
 }
 _HIDING: Final = ("spark.redaction.regex", "spark.sql.redaction.options.regex")
 # What they log is an error that is raised as well, with all of Java's stack.

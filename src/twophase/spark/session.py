@@ -5,9 +5,10 @@ import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from twophase.embedded.fetch import fetch_jars
+from twophase.options import HIDDEN_NAMES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,7 +19,7 @@ _INTERPRETER = "spark.pyspark.python"
 _INTERPRETER_VARIABLE = "PYSPARK_PYTHON"
 _MASTER = "spark.master"
 # Not local-cluster, which has executors in JVMs of their own.
-_IN_THIS_JVM = re.compile(r"local(\[|$)")
+IN_ONE_JVM = re.compile(r"local(\[|$)")
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 # Since Spark 4.1. Over loopback TCP every task of a Python worker waits for a delayed
 # acknowledgement, some 40 ms on Linux.
@@ -27,10 +28,7 @@ _UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 _REDACTION = "spark.redaction.regex"
 # Spark's own default, and what it does not know: Kafka's login modules and inline private keys,
 # which its own Kafka writer would show in the event log.
-_SECRETS = (
-    r"(?i)secret|password|token|access[._-]?key|api[._-]?key"
-    r"|sasl[.]jaas|keystore[.]key|private.key"
-)
+REDACTED: Final = f"(?i){HIDDEN_NAMES}|jaas|keystore"
 
 
 def configure_spark(
@@ -56,8 +54,8 @@ def configure_spark(
     os.environ.setdefault(_INTERPRETER_VARIABLE, str(chosen))
     # A temporary folder of the user's own may have too long a path for a socket.
     chose = _UNIX_SOCKETS in options or "java.io.tmpdir" in str(options.get(_JAVA_OPTIONS, ""))
-    if _IN_THIS_JVM.match(str(options.get(_MASTER, ""))) and not chose:
+    if IN_ONE_JVM.match(str(options.get(_MASTER, ""))) and not chose:
         builder = builder.config(_UNIX_SOCKETS, "true")
     if _REDACTION not in options:
-        builder = builder.config(_REDACTION, _SECRETS)
+        builder = builder.config(_REDACTION, REDACTED)
     return builder.config(_INTERPRETER, str(chosen))

@@ -9,17 +9,17 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 
 from twophase.commit.manifest import Label, manifest_of
-from twophase.commit.summary import PartitionSummary, Summary
+from twophase.commit.summary import PartitionSummary
 from twophase.errors import StoreUnavailable, TwoPhaseError
-from twophase.kafka.blocks import Block, together
 from twophase.kafka.counts import PartitionCounts
 from twophase.kafka.dead_letters import DeadLetters
+from twophase.kafka.delivery import send_all
 from twophase.kafka.identity import Identity
 from twophase.kafka.options import KafkaOptions
 from twophase.kafka.plan import EncodePlan, plan_for
 from twophase.kafka.records import encode_stream
-from twophase.kafka.sender import TOGETHER_BYTES, Sender
-from twophase.kafka.summaries import Tally, checksum_of, confirmed
+from twophase.kafka.sender import Sender
+from twophase.kafka.summaries import checksum_of
 from twophase.kafka.wire import Wire
 from twophase.spark.block_files import BlockFile
 from twophase.spark.light import HeavyRows, unflagged
@@ -52,7 +52,7 @@ class EncodeTask:
     folder: str | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield every block, then the manifest for every routed partition, also for idle ones.
+        """Yield every block, or its label, then a manifest for every routed partition.
 
         With `light` the rows are a light form; a heavy one among them ends the task with a mark.
         """
@@ -133,16 +133,6 @@ class SendTask:
         for _ in batches:
             pass
         yield rows
-
-
-def send_all(sender: Sender, blocks: Iterable[Block]) -> Summary:
-    """Send blocks as they come; return what they hold once the broker has confirmed all of them."""
-    tally = Tally()
-    for group in together(blocks, TOGETHER_BYTES):
-        for block in group:
-            tally.add(block)
-        sender.send(*group)
-    return confirmed(tally.summary(), sender.flush())
 
 
 def route(topic: str, partition: int, routed: int) -> int:

@@ -104,7 +104,9 @@ def write_unrouted(
             break
         except BlockRefused as refused:
             # Raises it, at the second time at the latest.
-            task = replace(task, dead=stricter(task.dead, refused))
+            dead = stricter(task.dead, refused)
+            # The age of rows is that of now, not that of the first try.
+            task = replace(task, dead=dead, now_ms=int(time.time() * 1000))
     if written.failed_rows:
         _log.warning(
             "%d of %d rows were not written (guarantee none); the first reason: %s",

@@ -2,8 +2,7 @@
 
 import gc
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from pyspark import TaskContext
 
@@ -22,6 +21,8 @@ class Connection:
     producer_ids: ProducerIds
 
 
+_FREEZES: Final = 2
+_FROZEN: set[int] = set()
 _CONNECTIONS: dict[KafkaOptions, Connection] = {}
 
 
@@ -34,16 +35,20 @@ def connection(options: KafkaOptions) -> Connection:
     return found
 
 
-@cache
-def _spare_the_collector() -> None:
-    """Keep what is loaded by now out of the full collection that Spark runs after every task."""
-    gc.freeze()
-
-
 def task_context() -> Any:
     """Return the task that runs here."""
-    _spare_the_collector()
     context = TaskContext.get()
     if context is None:
         raise ProtocolViolation("this runs in a Spark task only")
+    _spare_the_collector(context.taskAttemptId())
     return context
+
+
+def _spare_the_collector(attempt: int) -> None:
+    """Keep what is loaded by now out of the full collection that Spark runs after every task.
+
+    Twice, as the first task loads modules on its way.
+    """
+    if attempt not in _FROZEN and len(_FROZEN) < _FREEZES:
+        _FROZEN.add(attempt)
+        gc.freeze()

@@ -129,6 +129,10 @@ def test_a_dead_letter_topic(broker, make_topic, check):
     assert found[f"max.message.bytes of {dead}"]["level"] == "warning"
     code, found = check(servers, sink_id, topic, "--dead-letter-topic", f"{dead}-x")
     assert (code, found["dead-letter topic"]["said"]) == (2, f"{dead}-x does not exist")
+    compacted = make_topic(broker, cleanup_policy="compact,delete")
+    code, found = check(servers, sink_id, topic, "--dead-letter-topic", compacted)
+    point = found[f"cleanup.policy of {compacted}"]
+    assert (code, point["level"], point["said"]) == (2, "error", "compact,delete")
 
 
 def test_a_running_job_is_not_harmed(broker, wire, make_topic, check):

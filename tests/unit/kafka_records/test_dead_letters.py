@@ -20,7 +20,7 @@ from unit.kafka_records.modelling import (
     chunked,
 )
 
-from twophase.errors import RowRejected
+from twophase.errors import ConfigurationError, RowRejected
 from twophase.kafka.compression import Codec
 from twophase.kafka.dead_letters import DeadLetters, is_topic_name
 from twophase.kafka.faults import Reason
@@ -396,8 +396,20 @@ def test_what_settings_say():
         ("x" * 249, True),
         ("x" * 250, False),
         ("a\n", False),
+        # Kafka's own, which answer a producer with INVALID_TOPIC_EXCEPTION for ever.
+        ("__consumer_offsets", False),
+        ("__transaction_state", False),
+        ("__mine", True),
     ],
 )
 def test_names_of_topics(name, good):
     """Kafka's own rule."""
     assert is_topic_name(name) is good
+
+
+def test_a_compacted_topic_takes_no_letters():
+    """Of those with one key it would keep the last one only."""
+    rules = {"dead": TopicRule(key_needed=True)}
+    plan = EncodePlan(COUNTS, dead=DEAD, rules=rules)
+    with pytest.raises(ConfigurationError, match="dead_letter_topic 'dead' is compacted"):
+        plan.for_letters(DEAD)

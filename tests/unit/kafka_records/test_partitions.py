@@ -133,3 +133,29 @@ def test_more_targets_than_sixteen_bits():
         ("u", 0),
         ("u", 9),
     ]
+
+
+@pytest.mark.parametrize(
+    ("partitions", "given", "megabytes"),
+    [
+        # A few partitions: what fits into a cache. Many: half a megabyte for each of them.
+        (1, {}, 8),
+        (16, {}, 8),
+        (32, {}, 16),
+        (64, {}, 32),
+        (1_000, {}, 32),
+        # Blocks that a user wants larger have room, as far as memory is bounded.
+        (1, {"block_bytes": 2**23}, 16),
+        (4, {"block_bytes": 2**26}, 32),
+        (4, {"block_bytes": 1_000}, 8),
+        (64, {"window_bytes": 2**20}, 1),
+    ],
+)
+def test_a_window_is_as_small_as_the_blocks_allow(partitions, given, megabytes):
+    """And never larger than what memory is there for, or than what is given."""
+    assert EncodePlan(partitions={"t": partitions}, topic="t", **given).window == megabytes * 2**20
+
+
+def test_where_topics_come_from_a_column_a_window_has_room_for_many():
+    """How many partitions there will be is not known before."""
+    assert EncodePlan(partitions={"t": 1}).window == 2**25

@@ -144,7 +144,8 @@ def test_counters_are_there_before_they_count(hook, scrape):
     """An increase from nothing to 1 is none to Prometheus: the first fence would alarm nobody."""
     begun(hook)
     seen = scrape()
-    for name in ("fences_total", "retries_total", "failed_rows_total", "warnings_total"):
+    counted = ("rows", "bytes", "fences", "retries", "failed_rows", "rejected_rows", "warnings")
+    for name in (f"{each}_total" for each in counted):
         assert seen(name) == 0, name
     assert seen("failed_batches_total", code="TWOPHASE_COMMITTABLE_LOST") == 0
     assert all(seen("recoveries_total", action=each.value) == 0 for each in Recovery)

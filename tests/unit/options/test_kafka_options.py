@@ -36,7 +36,7 @@ def test_defaults_are_java_s_where_they_make_sense_here():
     options = KafkaOptions.parse(SERVERS)
 
     assert options.bootstrap_servers == ("broker:9092",)
-    assert (options.acks, options.compression, options.compression_level) == (-1, "zstd", None)
+    assert (options.acks, options.compression, options.compression_level) == (-1, "lz4", None)
     assert (options.transaction_timeout_ms, options.request_timeout_ms) == (60_000, 30_000)
     assert (options.delivery_timeout_ms, options.max_block_ms) == (120_000, 60_000)
     assert (options.buffer_memory_bytes, options.max_request_bytes) == (33_554_432, 1_048_576)
@@ -64,7 +64,7 @@ def test_defaults_are_java_s_where_they_make_sense_here():
         ("max_in_flight_requests_per_connection", 1, "max_in_flight", 1),
         ("retry_backoff_max_ms", "5000", "retry_backoff_max_ms", 5000),
         ("send_buffer_bytes", "-1", "send_buffer_bytes", -1),
-        ("partitioner_ignore_keys", "false", "compression", "zstd"),
+        ("partitioner_ignore_keys", "false", "compression", "lz4"),
     ],
 )
 def test_values_become_types(name, written, field, value):
