@@ -388,3 +388,21 @@ def test_a_signal_before_the_stream_begins(tmp_path):
     code, told, err = finish(begin(path))
     assert (code, [each["event"] for each in told]) == (130, ["failed"]), err
     assert not (tmp_path / "state").exists()
+
+
+def test_the_reader_goes(kafka, make_topic, tmp_path):
+    """As by `| head -1`: the batch under way is finished, and the code is that of a failure."""
+    servers, source, target = kafka.bootstrap_servers, make_topic(kafka), make_topic(kafka)
+    path = kafka_to_kafka(tmp_path, servers, source, target, rows_per_batch=10)
+    fill(servers, source, range(1_000))
+    process = begin(path)
+    until(process, lambda told: told["event"] == "started")
+    process.stdout.close()
+    with process.stderr as stream:
+        err = stream.read()
+    assert (process.wait(120), "Traceback" in err) == (1, False), err
+    batch = len(list((tmp_path / "checkpoint" / "commits").glob("[0-9]*"))) - 1
+    assert f"so it was stopped after batch {batch}" in err
+    found = sorted(map(int, values(servers, target)))
+    assert found == [2 * number for number in range(10 * (batch + 1))]
+    assert open_transactions(kafka) == []

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 import click
@@ -157,7 +158,9 @@ def _failed(error: BaseException, hide: Callable[[str], str] | None) -> _Failed:
     name = type(error).__name__
     if hide is None:
         # What it says cannot be searched for secrets yet.
-        return _Failed(f"the pipeline could not be loaded: {name}", Ending.FAILED)
+        last = extract_tb(error.__traceback__)[-1]
+        at = f"{Path(last.filename).name}, line {last.lineno}"
+        return _Failed(f"the pipeline could not be loaded: {name} in {at}", Ending.FAILED)
     from twophase.spark.pipeline_query import first_line  # noqa: PLC0415
 
     return _Failed(f"the run failed: {name}: {hide(first_line(error))}", Ending.FAILED)

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import click
 
-from twophase.cli.run_output import unheard
+from twophase.cli.run_output import complain
 from twophase.pipeline.endings import Ending
 from twophase.pipeline.events import Event
 from twophase.pipeline.mistakes import PipelineWrong
@@ -40,5 +40,8 @@ def print_failure(error: Exception, ending: Ending) -> None:
             | {"said": each.said}
             for each in error.mistakes
         ]
-    with unheard():
+    try:
         _print_json(told)
+    except OSError:
+        # Perhaps a person looks at what is left.
+        complain(str(error))

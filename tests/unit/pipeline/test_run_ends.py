@@ -178,25 +178,25 @@ checkpoint: state
 _BROKEN = """\
 import sys
 from twophase.cli.main import run
-from twophase.pipeline import one_run
 def broken(*_):
     raise {error}
-import twophase.cli.run as command
-command.{part} = broken
+import {module} as module
+module.{part} = broken
 sys.exit(run(["run", {path!r}, *{arguments!r}]))
 """
 
 
-def broken(path, error, *arguments, part="one_run", **more):
+def broken(path, error, *arguments, module="twophase.cli.run", part="one_run"):
     path.write_text(PIPELINE)
-    text = _BROKEN.format(part=part, error=error, path=str(path), arguments=arguments)
+    text = _BROKEN.format(
+        module=module, part=part, error=error, path=str(path), arguments=arguments
+    )
     return subprocess.run(
         [sys.executable, "-c", text],
         capture_output=True,
         text=True,
         check=False,
         env={**os.environ, "CANARY": "canary-of-a-test"},
-        **more,
     )
 
 
@@ -209,6 +209,16 @@ def test_an_error_that_nobody_thought_of_is_a_sentence(tmp_path, error):
     name = error.partition("(")[0]
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"the run failed: {name}: ***\n"
+
+
+def test_an_error_before_secrets_are_known(tmp_path):
+    """It is told where it comes from, and not what it says."""
+    error = "OSError('canary-of-a-test')"
+    done = broken(
+        *(tmp_path / "p.yaml", error), module="twophase.pipeline.load", part="load_pipeline"
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "the pipeline could not be loaded: OSError in <string>, line 4\n"
 
 
 _SLOW = """\

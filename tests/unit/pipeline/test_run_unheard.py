@@ -67,7 +67,10 @@ def test_mistakes_that_nobody_hears(wrong_file, output):
     with reader_gone() as pipe, open("/dev/full", "w") as full:  # noqa: PTH123
         for lost in (pipe, full):
             done = ended(command, **{mute: lost, heard: subprocess.PIPE})
-            assert (done.returncode, getattr(done, heard)) == (2, "")
+            assert done.returncode == 2
+            # A person may see stderr; programs are not told what was meant for people.
+            assert ("'nam' is no key" in getattr(done, heard)) == (output == "json")
+            assert "Traceback" not in getattr(done, heard)
     closed = ended(["sh", "-c", '"$@" >&- 2>&-', "sh", *command])
     assert closed.returncode == 2
 
