@@ -1,7 +1,7 @@
 """`twophase verify`: the proof on the user's own cluster, under the faults that the user allows."""
 
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -240,22 +240,24 @@ def _verify(asked: Asked, plan: "ProofPlan") -> Result:
                 nodes=nodes,
                 told=lambda rows, faults: moved(rows, _faults_text(faults)),
             )
-        result = result_of(proof, proving.plan, own, proving.what, asked.report)
-        _report(asked.report, proof, result)
-        return result
+        result = result_of(proof, proving.plan, own, proving.what)
+        return replace(result, report=_report(asked.report, proof, result))
 
 
 def _faults_text(faults: Any) -> str:
     return ", ".join(f"{name} {count}" for name, count in faults.items())
 
 
-def _report(path: Path | None, proof: "Proof", result: Result) -> None:
+def _report(path: Path | None, proof: "Proof", result: Result) -> str | None:
+    """Write the report, if it is wanted, and return where it is."""
     from twophase.verify.report import write_report  # noqa: PLC0415
 
     if path is None:
-        return
+        return None
     try:
         write_report(path, proof.history, [proof.verdict], about=result.about)
     except OSError as error:
         # The verdict must not be lost with it.
         click.echo(f"--report {path} could not be written: {error.strerror}", err=True)
+        return None
+    return str(path)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
@@ -42,7 +41,7 @@ class Result:
     verdict: Verdict
     deleted: tuple[str, ...]
     left: tuple[str, ...]
-    report: str | None
+    report: str | None = None
 
 
 def result_of(
@@ -50,7 +49,6 @@ def result_of(
     plan: "ProofPlan",
     own: "Belongings",
     what: str,
-    report: Path | None,
 ) -> Result:
     """Return the result of a proof whose belongings are deleted, as far as they could be."""
     chaos = proof.chaos
@@ -73,7 +71,6 @@ def result_of(
         verdict=proof.verdict,
         deleted=tuple(topic for topic in own.topics if topic not in own.left),
         left=own.left,
-        report=None if report is None else str(report),
     )
 
 
