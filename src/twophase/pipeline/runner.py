@@ -101,7 +101,7 @@ class Runner:
 
     def _one_query(self) -> BaseException | None:
         """Run the query once; return what ended it, None where it is done or was stopped."""
-        from twophase.spark.gate import Gate  # noqa: PLC0415 - see sinks.py
+        from twophase.spark.gate import Gate, as_failure  # noqa: PLC0415 - see sinks.py
         from twophase.spark.pipeline_query import failure_of  # noqa: PLC0415
 
         # New ones for each start: another process may have run the pipeline in between.
@@ -109,12 +109,12 @@ class Runner:
         query = None
         try:
             try:
-                gate = Gate(_raising_errors(self._sinks(sinks)))
+                gate = Gate(self._sinks(sinks))
                 query = self._start(gate)
             except Exception as error:  # noqa: BLE001 - the user's own code among others
                 return error
             except SystemExit as error:
-                return _as_error(error)
+                return as_failure(error)
             ids = tuple(sink.sink_id for sink in self._pipeline.sinks)
             self._tell(Started(self._pipeline.name, self._pipeline.checkpoint, ids, self._restarts))
             self._watch(query, gate)
@@ -269,22 +269,3 @@ def _trigger(trigger: str) -> dict[str, Any]:
     if trigger == AVAILABLE_NOW:
         return {"availableNow": True}
     return {} if trigger == CONTINUOUSLY else {"processingTime": trigger}
-
-
-def _raising_errors(write: Callable[[Any, int], None]) -> Callable[[Any, int], None]:
-    """Let a sink end a batch by an error only: by sys.exit Spark would wait for an answer."""
-
-    def checked(frame: Any, batch: int) -> None:
-        try:
-            write(frame, batch)
-        except Exception:
-            raise
-        except BaseException as error:
-            raise _as_error(error) from error
-
-    return checked
-
-
-def _as_error(error: BaseException) -> RuntimeError:
-    """Return what would end a process, perhaps as a success, as the failure of a sink."""
-    return RuntimeError(f"a sink raised {type(error).__name__}: {error}")

@@ -50,7 +50,7 @@ class Gate:
             raise
         except BaseException as error:
             # Py4J answers only where an Exception is raised: the JVM would wait for ever.
-            self.failure = RuntimeError(f"a sink raised {error!r}, which ends no process here")
+            self.failure = as_failure(error)
             raise self.failure from error
         else:
             self.last = batch_id
@@ -67,3 +67,8 @@ def _hold(frame: "DataFrame") -> None:
     jvm: Any = frame.sparkSession._jvm  # noqa: SLF001
     jvm.java.lang.Thread.sleep(_HELD_MS)
     raise StoreUnavailable("the run was stopping, and Spark did not end the query; start again")
+
+
+def as_failure(error: BaseException) -> RuntimeError:
+    """Return what would end a process, perhaps as a success, as the failure of a sink."""
+    return RuntimeError(f"a sink raised {type(error).__name__}: {error}")
