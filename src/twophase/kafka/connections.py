@@ -1,4 +1,4 @@
-"""kafka-python's connections, mended in four places that matter to a transaction.
+"""kafka-python's connections, mended in five places that matter to a transaction.
 
 Only `wire.py` uses this module; the two are all that touches kafka-python's private interface.
 
@@ -6,6 +6,8 @@ Only `wire.py` uses this module; the two are all that touches kafka-python's pri
   the answer to a commit, or the broker's reason to refuse a password.
 - What is sent is a memoryview: under TLS kafka-python cuts off what was sent, 16 kB at a time, and
   cutting bytes copies the rest of a request of megabytes every time.
+- A connection that is closed closes its socket, and drops what it has not sent: kafka-python would
+  send it first, in a loop that has ended by then, and keep the socket.
 - A TLS handshake ends at the connection's deadline, also with a peer that says nothing.
 - The reason why a connection could not be opened is kept for the error that a person sees, and its
   socket is closed.
@@ -33,7 +35,7 @@ REFUSALS = (
 
 
 class _WholeAnswers:
-    """A transport that reads what was sent before the end, and copies nothing when it sends."""
+    """A transport that reads what was sent before the end, copies nothing, and closes at once."""
 
     def _sock_recv(self) -> tuple[bytes, Exception | None]:
         data, end = super()._sock_recv()  # type: ignore[misc]
@@ -42,6 +44,10 @@ class _WholeAnswers:
 
     def write(self, data: bytes) -> None:
         super().write(memoryview(data))  # type: ignore[misc]
+
+    def close(self) -> None:
+        self._write_buffer.clear()  # type: ignore[attr-defined]
+        super().close()  # type: ignore[misc]
 
 
 class _PlainTransport(_WholeAnswers, KafkaTCPTransport):  # type: ignore[misc]
