@@ -12,7 +12,7 @@ when it is read.
 
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,9 +21,10 @@ import pyarrow as pa
 
 from twophase.commit.summary import Summary
 from twophase.errors import ConfigurationError
+from twophase.kafka.blocks import Block
 from twophase.kafka.counts import NO_LOOK
-from twophase.kafka.delivery import send_batch
-from twophase.kafka.identity import Identity
+from twophase.kafka.delivery import send_shared
+from twophase.kafka.identity import Identity, TopicPartition
 from twophase.sink import BlocksGone
 from twophase.spark.arrow_bound import arrow_bound
 from twophase.spark.block_files import stored_blocks, unwritable
@@ -67,11 +68,16 @@ class LocalPath(WorkerPath):
         """Send every block from this process."""
         if self._folder is None or self._labels is None:
             raise BlocksGone("the blocks were not computed, or are freed")
-        rows = (row for row in self._labels.to_pylist() if row["topic"] is not None)
-        blocks = stored_blocks(self._folder, rows)
+        folder, rows = self._folder, self._labels.to_pylist()
+
+        def blocks_of(places: Collection[TopicPartition]) -> Iterable[Block]:
+            wanted = frozenset(places)
+            mine = (row for row in rows if (row["topic"], row["partition"]) in wanted)
+            return stored_blocks(folder, mine)
+
         # Whoever sends again asks again: a leader may be why.
         leaders, self.look = self.look.leaders, NO_LOOK
-        return send_batch(self._wire, identity, summary, blocks, leaders)
+        return send_shared(self._wire, identity, summary, blocks_of, leaders)
 
     def free(self) -> None:
         """Delete the folder; an attempt that begins to write now finds it gone."""
