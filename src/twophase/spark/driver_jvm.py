@@ -42,29 +42,38 @@ def started_ms(session: Any) -> int:
     return java_names(session._jvm).started_ms  # noqa: SLF001
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """One run of a query, as the JVM has it."""
+
+    query_id: str
+    run_id: str
+    query: Any
+
+
 # The queries that have called so far, by their ids, while they run.
-_RUNNING: dict[str, Any] = {}
+_RUNNING: dict[str, Running] = {}
 
 
-def calling_query(session: Any) -> tuple[str, Any]:
-    """Return the id of the query whose thread this is, and the query, None where there is none."""
+def calling_query(session: Any) -> Running | None:
+    """Return the query whose thread this is, None where there is none."""
     query_id = session.sparkContext.getLocalProperty("sql.streaming.queryId")
     if not query_id:
-        return "", None
+        return None
     known = _RUNNING.get(query_id)
     # Of the runs of one query only one is active: a later one has another object.
-    if known is None or not known.isActive():
-        known = _running(session, query_id)
-    return query_id, known
+    return known if known is not None and known.query.isActive() else _running(session, query_id)
 
 
-def _running(session: Any, query_id: str) -> Any:
-    for ended in [name for name, query in _RUNNING.items() if not query.isActive()]:
+def _running(session: Any, query_id: str) -> Running | None:
+    for ended in [name for name, known in _RUNNING.items() if not known.query.isActive()]:
         del _RUNNING[ended]
     queries = session._jsparkSession.sharedState().activeStreamingQueries()  # noqa: SLF001
-    found = queries.get(java_names(session._jvm).uuid_of(query_id))  # noqa: SLF001
-    if found is not None:
-        _RUNNING[query_id] = found
+    query = queries.get(java_names(session._jvm).uuid_of(query_id))  # noqa: SLF001
+    if query is None:
+        return None
+    # Not the job group, which would be the same: users set one of their own in foreachBatch.
+    found = _RUNNING[query_id] = Running(query_id, str(query.runId().toString()), query)
     return found
 
 

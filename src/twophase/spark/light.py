@@ -89,11 +89,11 @@ def stream_may_guess(frame: "DataFrame") -> bool:
     session = frame.sparkSession
     if over_connect(session):
         return False
-    _, query = calling_query(session)
-    if query is None:
+    running = calling_query(session)
+    if running is None:
         return False
     # The frame's own plan begins with the batch's rows; how they come about, only the query knows.
-    plans = (query.lastExecution(), frame._jdf.queryExecution())  # noqa: SLF001
+    plans = (running.query.lastExecution(), frame._jdf.queryExecution())  # noqa: SLF001
     return not any(has_users_own(plan_of(plan)) for plan in plans)
 
 

@@ -10,10 +10,12 @@ The nodes of a plan are private to Spark. Whatever they are not, or do not, as t
 shows before a job is started, and then the batch is planned in the ordinary way. So it is where a
 frame is more than that leaf: what users add in foreachBatch, cache or observe there is Spark's to
 plan, to show and to report.
+
+The copy leaves out the stage of generated code that Spark would make of its nodes: to write that
+code anew for each batch takes longer than the few rows gain by it.
 """
 
 import logging
-from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
@@ -34,7 +36,7 @@ _log = logging.getLogger("twophase")
 _ROWS: Final = "LogicalRDD"
 # Far above what a batch of some hundred rows is.
 _BY_CALL_BYTES: Final = 100_000
-_STAGE: Final = "WholeStageCodegenExec"
+_STAGE: Final = ("WholeStageCodegenExec", "InputAdapter")
 _KINDS: Final = ("ProjectExec", "FilterExec", "RDDScanExec")
 
 
@@ -94,28 +96,32 @@ class _Job:
     def collect(self) -> pa.Table:
         """Compute it; the batches of a task follow those of the task before."""
         arrays = self.rdd.collect()
-        # A call's values are texts, which is slow from some kilobytes on; a socket takes its time
+        # A call's value is a text, which is slow from some kilobytes on; a socket takes its time
         # for a thread and a greeting first.
         small = self.names.size_of(arrays) <= _BY_CALL_BYTES
-        return self._table(arrays if small else self._served(arrays))
+        return self._table(self.names.joined(arrays) if small else self._served(arrays))
 
     def rehearse(self) -> None:
         """Take every step of `collect`; where one cannot be taken, it shows here."""
         arrays = self.rdd.collect()
         self.names.size_of(arrays)
-        self._table([*arrays, *self._served(arrays)])
+        self._table(self.names.joined(arrays) + self._served(arrays))
 
-    def _table(self, found: Iterable[bytes]) -> pa.Table:
-        buffers = (pa.py_buffer(each) for each in found)
-        batches = [pa.ipc.read_record_batch(each, self.schema) for each in buffers]
+    def _table(self, found: bytes) -> pa.Table:
+        """Return the rows of Arrow batches that lie one behind the other."""
+        batches = []
+        with pa.BufferReader(found) as reader:
+            while reader.tell() < len(found):
+                message = pa.ipc.read_message(reader)
+                batches.append(pa.ipc.read_record_batch(message, self.schema))
         return pa.Table.from_batches(batches, self.schema)
 
-    def _served(self, arrays: Any) -> list[bytes]:
+    def _served(self, arrays: Any) -> bytes:
         items = self.names.sequence_of(arrays).iterator()
         served: Any = _load_from_socket(self.names.serve(items, _ROWS), NoOpSerializer())
         # A context since Spark 4.2, an iterator before.
         with served if hasattr(served, "__enter__") else nullcontext(served) as stream:
-            return list(stream)
+            return b"".join(stream)
 
 
 class _Planned:
@@ -130,8 +136,6 @@ class _Planned:
         self._large = self._settings.arrowUseLargeVarTypes()
         self.schema = self._frame.toArrow().schema
         plan = self._frame._jdf.queryExecution().executedPlan()  # noqa: SLF001
-        # Code is not generated where a column of headers is weighed.
-        self._stage = plan.codegenStageId() if _kind(plan) == _STAGE else None
         project = _inner(plan)
         filtered = _inner(project.child())
         leaf = _inner(filtered.child())
@@ -153,8 +157,6 @@ class _Planned:
         names = self._names
         leaf = names.scan(self._output, rdd, *self._rest)
         plan = names.project(self._columns, names.filter(self._condition, leaf))
-        if self._stage is not None:
-            plan = names.codegen(plan, self._stage)
         batches = self._frame._jdf.toArrowBatchRdd(plan)  # noqa: SLF001
         return _Job(batches, self.schema, names)
 
@@ -165,7 +167,7 @@ def _kind(node: Any) -> str:
 
 def _inner(node: Any) -> Any:
     """Return the node in the stage of generated code that begins or ends here, if any does."""
-    while _kind(node) in (_STAGE, "InputAdapter"):
+    while _kind(node) in _STAGE:
         node = node.child()
     return node
 
@@ -177,8 +179,8 @@ class _Names:
     scan: Any
     filter: Any
     project: Any
-    codegen: Any
     size_of: Any
+    joined: Any
     sequence_of: Any
     serve: Any
 
@@ -191,8 +193,8 @@ def _names(jvm: Any) -> _Names:
         scan=nodes.RDDScanExec,
         filter=nodes.FilterExec,
         project=nodes.ProjectExec,
-        codegen=nodes.WholeStageCodegenExec,
         size_of=spark.util.SizeEstimator.estimate,
+        joined=spark.unsafe.types.ByteArray.concat,
         sequence_of=jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray,
         serve=python.PythonRDD.serveIterator,
     )

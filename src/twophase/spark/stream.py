@@ -111,17 +111,16 @@ def stream_batch(frame: "DataFrame", number: int, sink: SinkObject) -> StreamBat
 
 
 def _classic_call(session: Any, sink: SinkObject) -> _Call:
-    query_id, query = calling_query(session)
-    if query is None:
+    running = calling_query(session)
+    if running is None:
         raise ConfigurationError(
             "no streaming query calls this sink; use it as writeStream.foreachBatch(sink)"
         )
-    # Not the job group, which would be the same: users set one of their own in foreachBatch.
-    run_id = str(query.runId().toString())
+    query_id, run_id = running.query_id, running.run_id
     asked_for = (run_id, sink.checkpoint)
     known, folder = _FOLDERS.get(query_id, (None, None))
     if folder is None or known != asked_for:
-        folder = Folder(session, sink.checkpoint or str(query.resolvedCheckpointRoot()))
+        folder = Folder(session, sink.checkpoint or str(running.query.resolvedCheckpointRoot()))
         _FOLDERS[query_id] = (asked_for, folder)
     if sink.checkpoint is not None and _SEEN.get(query_id, ("",))[0] != run_id:
         _check_own(folder, query_id)
