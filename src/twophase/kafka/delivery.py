@@ -52,11 +52,12 @@ def send_shared(
 
     A broker works off the requests of one connection one after the other, so over one of them it
     never has two cores at work. Each partition's blocks go over one connection only, by one sender.
+    Where no second connection opens soon, all go over the first.
     """
     places = places_of(summary)
-    if len(places) == 1 or summary.bytes < _SHARED_FROM_BYTES:
+    second = wire.beside() if len(places) > 1 and summary.bytes >= _SHARED_FROM_BYTES else None
+    if second is None:
         return send_batch(wire, identity, summary, blocks_of(places), leaders)
-    Transactions(wire).add_partitions(identity, places)
 
     def send(sender: Sender, half: Collection[TopicPartition]) -> Summary:
         return send_all(sender, blocks_of(half))
@@ -65,10 +66,11 @@ def send_shared(
     # none sends any more when this returns, however it does.
     with (
         ThreadPoolExecutor(2) as threads,
-        Wire(wire.options) as second,
-        closing(Sender(wire, identity, leaders=leaders)) as here,
-        closing(Sender(second, identity, leaders=leaders)) as there,
+        second,
+        closing(Sender(wire, identity, leaders=leaders, sharing=2)) as here,
+        closing(Sender(second, identity, leaders=leaders, sharing=2)) as there,
     ):
+        Transactions(wire).add_partitions(identity, places)
         halves = (
             threads.submit(send, here, places[::2]),
             threads.submit(send, there, places[1::2]),

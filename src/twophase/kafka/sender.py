@@ -47,7 +47,8 @@ class Sender:
     """Sends blocks under one identity; each partition has exactly one live sender.
 
     Under version 1 the identity's owner adds the partitions to the transaction first. `leaders` are
-    those that the caller knows of; all others are asked for, and those that have moved.
+    those that the caller knows of; all others are asked for, and those that have moved. `sharing`
+    is how many senders have `kafka.buffer.memory` together.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Sender:
         *,
         acks: int = ALL_REPLICAS,
         leaders: Mapping[TopicPartition, int] | None = None,
+        sharing: int = 1,
     ) -> None:
         self._idempotent = identity != NOBODY
         if self._idempotent and acks != ALL_REPLICAS:
@@ -64,6 +66,7 @@ class Sender:
         self._wire = wire
         self._identity = identity
         self._acks = acks
+        self._buffer_bytes = wire.options.buffer_memory_bytes // sharing
         self._window = wire.options.max_in_flight if self._idempotent else 1
         self._changed = threading.Condition()
         self._lanes: dict[TopicPartition, Lane] = {}
@@ -82,7 +85,7 @@ class Sender:
 
         A block that is given alone goes alone, as soon as its leader is known.
         """
-        limit = self._wire.options.buffer_memory_bytes
+        limit = self._buffer_bytes
         size = sum(block.size_bytes for block in blocks)
         with self._changed:
             self._wait(lambda: not self._pending_bytes or self._pending_bytes + size <= limit)

@@ -7,9 +7,11 @@ below leaves here as `StoreUnavailable`, `AccessDenied` or `ConfigurationError`;
 returned as it came, errors inside it included, because their meaning depends on the request.
 """
 
+import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any, Final, Self
 
@@ -25,6 +27,8 @@ from twophase.kafka.identity import TransactionVersion
 from twophase.kafka.options import KafkaOptions
 from twophase.kafka.rights import DENIED, missing
 
+_log = logging.getLogger("twophase")
+
 GROUP: Final = 0
 TRANSACTION: Final = 1
 
@@ -37,6 +41,9 @@ _SOFTWARE: Final = {
     "client_software_name": "twophase",
     "client_software_version": version("twophase"),
 }
+
+# How long a second set of connections is waited for, where there is a first.
+_BESIDE_MS: Final = 2_000
 
 Done = Callable[[Any, TwoPhaseError | None], None]
 
@@ -101,8 +108,31 @@ class Wire:
         self._closed = True
         with suppress(Exception):  # Raised again by a loop that has died; there is nothing to do.
             self._net.call_soon_threadsafe(self._manager.close)
-        self._net.stop(timeout_ms=5_000)
-        self._net.close()
+        # A loop that is busy for longer, with a name or a user's own token, goes on alone; whoever
+        # closes may have an error to raise.
+        with suppress(Exception):
+            self._net.stop(timeout_ms=5_000)
+            self._net.close()
+
+    def beside(self) -> "Wire | None":
+        """Return connections of their own to the brokers that are known; None where none open soon.
+
+        Not to the first addresses, which may be gone by now.
+        """
+        brokers = self._manager.cluster.brokers()
+        hosts = (
+            (f"[{each.host}]" if ":" in each.host else each.host, each.port) for each in brokers
+        )
+        options = replace(
+            self.options,
+            bootstrap_servers=tuple(f"{host}:{port}" for host, port in hosts),
+            max_block_ms=min(self.options.max_block_ms, _BESIDE_MS),
+        )
+        try:
+            return Wire(options)
+        except TwoPhaseError as error:
+            _log.warning("no second connection to the brokers: %s", error.message)
+            return None
 
     def ask(self, request: Any, node: int | None = None) -> Any:
         """Return the answer to one request; `node=None` asks any broker."""

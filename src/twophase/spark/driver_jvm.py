@@ -66,8 +66,10 @@ def calling_query(session: Any) -> Running | None:
 
 
 def _running(session: Any, query_id: str) -> Running | None:
-    for ended in [name for name, known in _RUNNING.items() if not known.query.isActive()]:
-        del _RUNNING[ended]
+    # Other queries call from threads of their own meanwhile.
+    for name, known in list(_RUNNING.items()):
+        if not known.query.isActive() and _RUNNING.get(name) is known:
+            _RUNNING.pop(name, None)
     queries = session._jsparkSession.sharedState().activeStreamingQueries()  # noqa: SLF001
     query = queries.get(java_names(session._jvm).uuid_of(query_id))  # noqa: SLF001
     if query is None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from support.readers import read, values
 from support.rows import blocks, now_ms
+from support.waiting import wait_until
 
 from twophase.errors import EpochStale
 from twophase.kafka import delivery
@@ -20,6 +21,7 @@ from twophase.kafka.sender import Sender
 from twophase.kafka.summaries import summarise
 from twophase.kafka.transactions import Transactions
 from twophase.sink import BlocksGone
+from twophase.verify.proxy import ApiKey, KafkaProxy
 
 PARTITIONS, ROWS = 5, 1_000
 # More than a batch needs to go over two connections.
@@ -111,6 +113,28 @@ def test_where_one_fails_the_other_ends(
     assert set(threading.enumerate()) <= before
     transactions.abort(identity)
     assert values(broker.bootstrap_servers, topic) == []
+
+
+def test_without_a_second_connection_all_go_over_the_first(
+    broker, connect, transactional_id, topic, parts, senders, caplog
+):
+    """Nobody answers who connects anew: a warning, and the batch is sent all the same."""
+    summary = summarise(parts)
+    with KafkaProxy(broker.proxied) as proxy:
+        far = connect(proxy.bootstrap_servers)
+        transactions = Transactions(far)
+        identity = transactions.own(transactional_id)
+        open_now = proxy.connection_count
+        unheard = proxy.on(ApiKey.API_VERSIONS).drop(times=None)
+        assert send_shared(far, identity, summary, lambda places: of(parts, places), {}) == summary
+        proxy.clear()
+        assert unheard.count > 0
+        wait_until(lambda: proxy.connection_count == open_now)
+        assert len({sender for found in senders.values() for sender in found}) == 1
+        assert caplog.text.count("no second connection") == 1
+        transactions.commit(identity)
+        far.close()
+    assert len(values(broker.bootstrap_servers, topic)) == ROWS
 
 
 def test_a_wire_that_is_closed_in_mid_send_closes_its_sockets(
