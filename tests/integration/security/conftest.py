@@ -64,13 +64,14 @@ def etl_wire(etl_options):
 
 @pytest.fixture
 def command(secured, tmp_path, capfd):
-    """Run a command as a user; return its exit code and what it printed."""
+    """Run a command as a user, by its name above or its arguments; return code, stdout, stderr."""
 
-    def run(name, user="etl", **given):
+    def run(asked, user="etl", **given):
         config = tmp_path / f"{user}.properties"
         lines = secured.client_options(user).items()
         config.write_text("".join(f"{k}={v.replace(chr(92), chr(92) * 2)}\n" for k, v in lines))
-        arguments = [part.format(**given) for part in COMMANDS[name]]
+        parts = COMMANDS[asked] if isinstance(asked, str) else asked
+        arguments = [part.format(**given) for part in parts]
         capfd.readouterr()
         code = command_line([*arguments, "--command-config", str(config)])
         out, err = capfd.readouterr()
