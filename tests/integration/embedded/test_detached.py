@@ -213,6 +213,11 @@ def test_a_cluster_with_users(twophase):
     assert "speaks TLS on this port" in err
     assert made(twophase, "orders", "clean") == ["orders", "clean"]
     assert made(twophase, "clean", "late", "late") == ["late"]
+    # Whoever it asks as, one without rights is told so.
+    shutil.copy(cluster["users"]["etl"], cluster["users"]["admin"])
+    _, err = twophase(["kafka", "topic", "denied"], expected=1)
+    assert err.startswith("TWOPHASE_ACCESS_DENIED: the brokers do not let this user make the topic")
+    assert len(err.splitlines()) == 1
     _, err = twophase(["kafka", "stop", "--keep-data"], expected=1)
     assert "a cluster with users keeps nothing" in err
     twophase(["kafka", "stop"], expected=0)
