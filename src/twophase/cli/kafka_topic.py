@@ -33,7 +33,10 @@ class Made:
 @click.option("--partitions", type=click.IntRange(1, _PARTITIONS_MAX), default=4, show_default=True)
 @output_option
 def topic(names: tuple[str, ...], partitions: int, output: str) -> None:
-    """Make topics on the running Kafka; those that are there stay as they are."""
+    """Make topics on the running Kafka; those that are there stay as they are.
+
+    Where Kafka was started with users, it is asked as their super user, admin.
+    """
     now = detached.status()
     if now.bootstrap_servers is None:
         raise SetupError("Kafka is not running; start it first: twophase kafka start")
