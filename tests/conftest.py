@@ -59,6 +59,13 @@ def postgres_url() -> Iterator[str]:
 
 
 @pytest.fixture
+def short_watch(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Let `transactions abort` watch for this many seconds; that it wants 30 is tested once."""
+    monkeypatch.setattr("twophase.cli.transactions._WATCH_MIN_S", 1)
+    return "1"
+
+
+@pytest.fixture
 def private_kafka() -> Iterator[Callable[..., EmbeddedKafka]]:
     """Start clusters for one test, which may kill, pause and restart their nodes."""
     with ExitStack() as stack:

@@ -61,6 +61,23 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_work():
     assert "/no/such/folder is no folder; make it first" in done.stderr
 
 
+@pytest.mark.long
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_report_that_cannot_be_written_after_the_work():
+    """The verdict is told all the same; the exit code says that something is missing."""
+    arguments = ["--rows", "1000", "--kills", "0", "--report", "/dev/full", "--output", "json"]
+    done = subprocess.run(
+        [*DEMO, *arguments], capture_output=True, check=False, text=True, timeout=280
+    )
+    assert done.returncode == 1, done.stderr[-3000:]
+    found = json.loads(done.stdout)
+    assert [verdict["rows_out"] for verdict in found["verdicts"]] == [1_000, 1_000]
+    assert found["report"] is None
+    said = "--report /dev/full could not be written: No space left on device"
+    assert done.stderr.splitlines()[-1] == said
+    assert "Traceback" not in done.stderr
+
+
 def begun(pid):
     """Whether the command itself runs: it imports NumPy, the command line around it does not."""
     return "numpy" in Path(f"/proc/{pid}/maps").read_text()

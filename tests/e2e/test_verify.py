@@ -131,7 +131,8 @@ def test_a_broker_that_denies(private_kafka, kind, said):
     for done in admin.create_acls([deny]).values():
         done.result(30)
     code, found, told = verified(cluster)
-    assert (code, found) == (3, None), told
+    assert (code, found["event"], found["code"]) == (3, "failed", 3), told
+    assert found["error"].startswith("nothing was proved: TWOPHASE_")
     assert "nothing was proved: TWOPHASE_" in told
     assert said in told
     assert "TWOPHASE_ACCESS_DENIED" in told
@@ -199,7 +200,8 @@ def test_interrupted_while_a_broker_is_down(tmp_path):
         watch.process.send_signal(signal.SIGINT)
         code, out, told = watch.end(60)
         wait_until(lambda: not watch.left(), 10)
-    assert (code, out) == (130, "")
+    told_programs = {"event": "failed", "code": 130, "error": "interrupted", "error_code": None}
+    assert (code, json.loads(out)) == (130, told_programs)
     assert "Traceback" not in told
     assert told.endswith("interrupted\n")
     assert left_in(tmp_path) == []

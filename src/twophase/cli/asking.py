@@ -19,7 +19,8 @@ def confirm(lines: Sequence[str], *, yes: bool) -> None:
     click.echo("\n".join(lines), err=True)
     if yes:
         return
-    if not sys.stdin.isatty():
+    # None where it was closed from the start.
+    if sys.stdin is None or not sys.stdin.isatty():
         raise click.ClickException(
             "nothing was changed: there is no terminal to ask at; give --yes to go on without"
         )

@@ -53,12 +53,15 @@ def patient(texts: Mapping[str, str]) -> "KafkaOptions":
 
 
 def kafka_texts(bootstrap_server: str | None, command_config: Path | None) -> dict[str, str]:
-    """Return the options as a sink takes them; they may hold secrets."""
+    """Return the options as a sink takes them; they may hold secrets.
+
+    Without an address the command is wrong, which is a usage error of every command.
+    """
     found = _read(command_config) if command_config else {}
     if bootstrap_server is not None:
         found[_SERVERS] = bootstrap_server
     if _SERVERS not in found:
-        raise ConfigurationError(
+        raise click.UsageError(
             "it is not known where the brokers are; give --bootstrap-server HOST:PORT, or "
             "bootstrap.servers in the file of --command-config"
         )

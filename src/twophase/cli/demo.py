@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from twophase.cli.output import output_option, show
+from twophase.cli.report_file import check_writable, written
 from twophase.embedded import EmbeddedKafka
 
 if TYPE_CHECKING:
@@ -30,12 +31,12 @@ _BATCHES = 10
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """What the demo found, and where its report lies."""
+    """What the demo found, and where its report lies; None where it could not be written."""
 
     verdicts: "tuple[Verdict, ...]"
     kills: Mapping[str, int]
     took_s: float
-    report: str
+    report: str | None
 
 
 @click.command(epilog=_EXAMPLE)
@@ -61,7 +62,8 @@ class DemoResult:
     help="Where the report with plots is written.",
 )
 @output_option
-def demo(rows: int, kills: int, report: Path, output: str) -> None:
+@click.pass_context
+def demo(context: click.Context, /, rows: int, kills: int, report: Path, output: str) -> None:
     """Kill two sinks with -9 and count what readers see.
 
     Starts a real Kafka on this machine and a stream of orders. The same Spark query writes them
@@ -69,18 +71,16 @@ def demo(rows: int, kills: int, report: Path, output: str) -> None:
     again and again in the middle of its work. A reader watches all along; at the end every row is
     counted, and a report with plots is written. Takes two to three minutes, needs Java 17 or newer
     and pyspark; nothing is left running, also after Ctrl-C.
+
+    The exit code is 0 when both were counted and the report is written, whatever was found.
     """
     # Spark, Arrow and the Kafka client take seconds to import, which no other command should pay.
     from twophase.embedded.fetch import fetch_jars  # noqa: PLC0415
     from twophase.spark.session import CONNECTOR  # noqa: PLC0415
     from twophase.verify.duel import Plan, duel  # noqa: PLC0415
-    from twophase.verify.report import write_report  # noqa: PLC0415
     from twophase.verify.trial import SPARK, TWOPHASE  # noqa: PLC0415
 
-    if not report.parent.is_dir():
-        raise click.BadParameter(
-            f"{report.parent} is no folder; make it first", param_hint="report"
-        )
+    check_writable(report)
     fetch_jars(CONNECTOR)
     plan = Plan(rows=rows, rows_per_batch=max(1, rows // _BATCHES), kills=kills)
     with (
@@ -93,9 +93,12 @@ def demo(rows: int, kills: int, report: Path, output: str) -> None:
         f"{rows:,} orders through each sink, each driver killed with -9 {kills} times; "
         f"Apache Kafka {cluster.version} and Spark on one machine, {outcome.took_s:.0f} s"
     )
-    write_report(report, outcome.history, outcome.verdicts, about=about)
-    result = DemoResult(outcome.verdicts, outcome.kills, outcome.took_s, str(report))
-    show(result, output, _table(outcome), f"The report with plots: {report}")
+    where = written(report, outcome.history, outcome.verdicts, about)
+    result = DemoResult(outcome.verdicts, outcome.kills, outcome.took_s, where)
+    said = [_table(outcome)] + ([f"The report with plots: {where}"] if where else [])
+    show(result, output, *said)
+    if where is None:
+        context.exit(1)
 
 
 @contextmanager

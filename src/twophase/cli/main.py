@@ -7,16 +7,15 @@ import click
 
 from twophase.cli.check import check
 from twophase.cli.demo import demo
+from twophase.cli.failing import FAILED, UNWRITTEN, told
 from twophase.cli.kafka import kafka
 from twophase.cli.kafka_topic import topic
 from twophase.cli.run import run as run_command
+from twophase.cli.run_output import drop_unwritten
 from twophase.cli.sinks import sinks
 from twophase.cli.transactions import transactions
 from twophase.cli.verify import verify
 from twophase.errors import TwoPhaseError
-
-_FAILED, _INTERRUPTED = 1, 130
-
 
 _EXAMPLE = """\b
 Example: a real Kafka on this machine, and its address
@@ -50,13 +49,15 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; an error is one sentence on stderr."""
     try:
         code = twophase.main(list(arguments), prog_name="twophase", standalone_mode=False)
-    except TwoPhaseError as error:
-        click.echo(str(error), err=True)
-        return _FAILED
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
-        return _INTERRUPTED
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except (TwoPhaseError, click.ClickException, click.Abort, KeyboardInterrupt, OSError) as error:
+        return told(error, arguments)
+    except SystemExit as ended:
+        if ended.code != FAILED:
+            raise
+        # So click and rich end where whoever reads is gone; that needs no word.
+        return UNWRITTEN
+    finally:
+        drop_unwritten()
     return code if isinstance(code, int) else 0

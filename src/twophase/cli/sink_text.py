@@ -17,7 +17,9 @@ def marker_text(state: "SinkState") -> str:
     if marker.why is not None:
         return f"the marker in {marker.topic} is unreadable: {marker.why}"
     if marker.owner is None or marker.batch is None:
-        return "no marker" if state.exists else "no such sink"
+        if not state.exists:
+            return "no such sink"
+        return "no marker" + (f" in {marker.topic}" if marker.topic else "")
     return f"{marker.owner} owns {marker.topic}, {last_batch(marker.batch)}"
 
 

@@ -254,4 +254,6 @@ def _ask(plan: "Plan", *, yes: bool) -> None:
 def _tell(done: "Change", output: str, said: str) -> None:
     show(done, output, Text(said if done.changed else f"nothing was written: {done.reason}"))
     if not done.changed:
-        raise click.ClickException("run the command again if it is still what you want")
+        # No error beside the result, which says it as well.
+        click.echo("run the command again if it is still what you want", err=True)
+        click.get_current_context().exit(1)

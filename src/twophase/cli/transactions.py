@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # Brokers leave out what a user may not DESCRIBE, without a word.
 _SEEN = ", among those that this user may DESCRIBE"
+# As long as a sink waits for one answer: a live one may send nothing for that long.
+_WATCH_MIN_S = 30
 _WATCH_MAX_S = 3_600
 
 _GROUP_EXAMPLE = """\b
@@ -89,9 +91,10 @@ Example: whatever is left of a sink and of its runs, without a question
     "watch_s",
     type=click.IntRange(1, _WATCH_MAX_S),
     metavar="SECONDS",
-    default=30,
+    default=_WATCH_MIN_S,
     show_default=True,
-    help="How long nothing may move in a transaction before it counts as left behind.",
+    help="How long nothing may move in a transaction before it counts as left behind; 30 at least, "
+    "as a job that lives may wait so long.",
 )
 @click.option("--force", is_flag=True, help="Do not watch: abort it whoever it belongs to.")
 @asking
@@ -123,6 +126,7 @@ def abort_open(
     sink that is alive after all. The exit code is 0 when nothing is left open, else 1.
     """
     belongs = _chosen(transactional_id, sink_id, lingering=lingering)
+    _long_enough(watch_s, force=force)
     with connected(**connection) as wire:
         from twophase.kafka import aborts  # noqa: PLC0415
 
@@ -165,6 +169,15 @@ def _chosen(
             "`twophase transactions list` shows the ids"
         )
     return lambda each: each == transactional_id
+
+
+def _long_enough(watch_s: int, *, force: bool) -> None:
+    if watch_s < _WATCH_MIN_S and not force:
+        raise click.UsageError(
+            f"--watch is {watch_s}, and a job that lives may send nothing for {_WATCH_MIN_S} "
+            f"seconds between two blocks; give {_WATCH_MIN_S} to {_WATCH_MAX_S}, or --force to "
+            "abort it whoever it belongs to"
+        )
 
 
 def _may_look(wire: "Wire", sink_id: str | None) -> None:

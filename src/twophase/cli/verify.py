@@ -11,6 +11,7 @@ import click
 from twophase.cli.connection import connection_options, patient
 from twophase.cli.output import output_option, show
 from twophase.cli.progress import meter
+from twophase.cli.report_file import check_writable, written
 from twophase.cli.run_spark import term_interrupts
 from twophase.cli.verify_parts import Asked, cluster_of, folder_for, of_pipeline, own_rows
 from twophase.cli.verify_text import Result, result_of, text_of
@@ -18,7 +19,7 @@ from twophase.errors import ConfigurationError, SetupError, TwoPhaseError
 from twophase.guarantee import Guarantee
 
 if TYPE_CHECKING:
-    from twophase.verify.proof import Proof, ProofPlan
+    from twophase.verify.proof import ProofPlan
 
 _WRONG_USE, _UNPROVED = 2, 3
 _TIME = re.compile(r"([0-9]{1,6})(s|m|h)")
@@ -139,19 +140,22 @@ def verify(context: click.Context, /, **given: Any) -> None:
     except ConfigurationError as error:
         raise _WrongUse(str(error)) from error
     except TwoPhaseError as error:
-        click.echo(f"nothing was proved: {error}", err=True)
-        context.exit(_UNPROVED)
+        raise _Unproved(f"nothing was proved: {error}") from error
     except (click.ClickException, click.Abort, click.exceptions.Exit):
         raise
-    except Exception as error:  # noqa: BLE001 - 1 says that harm was found, and only a verdict may
-        click.echo(f"nothing was proved: {type(error).__name__}: {error}", err=True)
-        context.exit(_UNPROVED)
+    except Exception as error:
+        # Not 1, which says that harm was found: only a verdict may.
+        raise _Unproved(f"nothing was proved: {type(error).__name__}: {error}") from error
     show(result, asked.output, *text_of(result))
     context.exit(result.code)
 
 
 class _WrongUse(click.ClickException):
     exit_code = _WRONG_USE
+
+
+class _Unproved(click.ClickException):
+    exit_code = _UNPROVED
 
 
 def _check(asked: Asked) -> None:
@@ -173,8 +177,8 @@ def _check(asked: Asked) -> None:
         )
     if asked.embedded is not None and connection:
         _refuse("--embedded makes its own cluster; leave out --bootstrap-server, or --embedded")
-    if asked.report is not None and not asked.report.absolute().parent.is_dir():
-        _refuse(f"--report: {asked.report.parent} is no folder; make it first")
+    if asked.report is not None:
+        check_writable(asked.report)
 
 
 def _refuse(said: str) -> NoReturn:
@@ -241,23 +245,11 @@ def _verify(asked: Asked, plan: "ProofPlan") -> Result:
                 told=lambda rows, faults: moved(rows, _faults_text(faults)),
             )
         result = result_of(proof, proving.plan, own, proving.what)
-        return replace(result, report=_report(asked.report, proof, result))
+        if asked.report is None:
+            return result
+        report = written(asked.report, proof.history, [proof.verdict], result.about)
+        return replace(result, report=report)
 
 
 def _faults_text(faults: Any) -> str:
     return ", ".join(f"{name} {count}" for name, count in faults.items())
-
-
-def _report(path: Path | None, proof: "Proof", result: Result) -> str | None:
-    """Write the report, if it is wanted, and return where it is."""
-    from twophase.verify.report import write_report  # noqa: PLC0415
-
-    if path is None:
-        return None
-    try:
-        write_report(path, proof.history, [proof.verdict], about=result.about)
-    except OSError as error:
-        # The verdict must not be lost with it.
-        click.echo(f"--report {path} could not be written: {error.strerror}", err=True)
-        return None
-    return str(path)

@@ -99,7 +99,7 @@ def status() -> ClusterStatus:
     record = _read()
     if record is None:
         return ClusterStatus("not running")
-    context = tls_context(record.security) if record.users else None
+    context = _context(record)
     nodes = tuple(_node_status(node, context) for node in record.nodes)
     alive = [node.address for node in nodes if node.state != "dead"]
     whole = all(node.state == "running" for node in nodes)
@@ -132,7 +132,7 @@ def start(
         directory = _folder() / f"{version}-{nodes or 1}"
         passwords = {name: secrets.token_urlsafe(24) for name in users} if users else None
         cluster = EmbeddedKafka(nodes or 1, version, directory, port=port, users=passwords)
-        secured = (directory / "security").exists()
+        secured = (directory / "security").exists() or _had_users(directory)
         kept = not secured and any(directory.glob("node-*/data"))
         if kept and users:
             raise ConfigurationError(
@@ -168,7 +168,8 @@ def stop(*, keep_data: bool = False, timeout_s: float = STOP_TIMEOUT_S) -> Chang
                 "--keep-data is given, and a cluster with users keeps nothing, because keys and "
                 "passwords are made at each start; stop it without --keep-data"
             )
-        ran = status().state != "not running"
+        # Not asked as `status` does: a cluster whose keys are gone must end as well.
+        ran = any(node.process.alive for node in record.nodes)
         with waiting(f"stopping Kafka {record.version}"):
             _end([node.process for node in record.nodes], timeout_s)
         if not keep_data:
@@ -204,8 +205,27 @@ def _refuse_other(
         )
 
 
+def _had_users(directory: Path) -> bool:
+    """Whether the cluster that ran last had users and this folder, also where its keys are gone."""
+    record = _read()
+    return record is not None and bool(record.users) and Path(record.directory) == directory
+
+
 def _words(users: Iterable[str]) -> str | None:
     return ", ".join(sorted(users)) or None
+
+
+def _context(record: ClusterRecord) -> ssl.SSLContext | None:
+    """Return with what the nodes are asked; they need none where nobody does or nobody lives."""
+    if not record.users or not any(node.process.alive for node in record.nodes):
+        return None
+    try:
+        return tls_context(record.security)
+    except OSError as error:
+        raise SetupError(
+            f"Kafka runs, and the keys to ask it cannot be read from {record.security} "
+            f"({error.strerror}); run `twophase kafka stop`, then start it anew"
+        ) from error
 
 
 def _node_status(node: NodeRecord, context: ssl.SSLContext | None) -> NodeStatus:

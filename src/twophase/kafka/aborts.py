@@ -103,7 +103,8 @@ def sight(before: OpenTransaction, after: OpenTransaction | None) -> Sight:
     then, now = _written(before), _written(after)
     if then != now:
         return Sight.MOVED
-    return Sight.UNSEEN if None in now.values() else Sight.STILL
+    # Brokers leave out partitions of topics that may not be described, and none is open over none.
+    return Sight.UNSEEN if not now or None in now.values() else Sight.STILL
 
 
 def same(before: OpenTransaction, after: OpenTransaction | None) -> bool:

@@ -3,7 +3,11 @@
 from types import MappingProxyType
 from typing import Any, Final
 
-from kafka.protocol.admin.groups import DeleteGroupsRequest, ListGroupsRequest
+from kafka.protocol.admin.groups import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+)
 from kafka.protocol.consumer import OffsetFetchRequest
 
 from twophase.errors import ConfigurationError, StoreUnavailable
@@ -14,6 +18,7 @@ from twophase.kafka.offsets import CommittedOffset, committed_in
 from twophase.kafka.wire import GROUP, Wire
 
 _GROUP_ID_NOT_FOUND: Final = 69
+_NO_GROUP: Final = "Dead"
 
 DELETE_GROUPS: Final[answers.Table] = MappingProxyType(
     {
@@ -58,6 +63,30 @@ def offsets_of_group(
         ),
     )
     return committed_in(answer)
+
+
+def group_exists(wire: Wire, group: str) -> bool:
+    """Return whether the coordinator has the group, whatever may be seen of its offsets."""
+    answer = settle(
+        wire,
+        Question(
+            kind=GROUP,
+            key=group,
+            request=lambda: DescribeGroupsRequest(
+                groups=[group],
+                include_authorized_operations=False,
+                min_version=3,
+                max_version=5,  # From v6 on a group that is not there is an error.
+            ),
+            codes=lambda answer: codes_of_all(
+                [group], ((row.group_id, row.error_code) for row in answer.groups)
+            ),
+            table=answers.DESCRIBE_TRANSACTIONS,
+            ids={"group": group},
+        ),
+    )
+    (row,) = answer.groups
+    return bool(row.group_state != _NO_GROUP)
 
 
 def list_groups(wire: Wire, prefix: str) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from twophase.commit.naming import PREFIX, SinkName
-from twophase.errors import ConfigurationError
+from twophase.errors import AccessDenied, ConfigurationError
 from twophase.kafka.admin import list_transactions
 from twophase.kafka.groups import list_groups
 from twophase.kafka.sink_state import SinkState, look
@@ -42,7 +42,7 @@ def list_sinks(
         state = why = None
         try:
             state = look(wire, name)
-        except ConfigurationError as error:
+        except (AccessDenied, ConfigurationError) as error:
             why = error.message
         found.append(ListedSink(name.sink_id, name.run_id, state, why))
         advance()

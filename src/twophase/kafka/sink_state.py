@@ -12,7 +12,7 @@ from twophase.errors import ConfigurationError, TwoPhaseError
 from twophase.kafka.admin import TransactionDescription, TransactionState, describe_transaction
 from twophase.kafka.claims import last_of
 from twophase.kafka.fitness import RETENTION, broker_settings
-from twophase.kafka.groups import offsets_of_group
+from twophase.kafka.groups import group_exists, offsets_of_group
 from twophase.kafka.identity import TopicPartition
 from twophase.kafka.leaders import check_described, leaders_request
 from twophase.kafka.wire import GROUP, Wire
@@ -69,6 +69,7 @@ def look(wire: Wire, name: SinkName, topic: str | None = None) -> SinkState:
     """Return what the brokers know of a sink, and change nothing.
 
     `topic` is where its marker lies; it is found without where there is only one place for it.
+    Refuses where a marker may be there that this user cannot see.
     """
     seen = describe_transaction(wire, name.transactional_id)
     # A transaction that is being ended is waited for; one that is open may stay so for long.
@@ -130,6 +131,13 @@ def _place_of(
         raise ConfigurationError(
             f"the group {name.marker_group!r} has offsets in several topics ({topics}); "
             "say with --topic which one holds the sink's marker"
+        )
+    if not places and group_exists(wire, name.marker_group):
+        # Hidden from this user, or deleted with its topic: not to be told apart from here.
+        raise ConfigurationError(
+            f"the group {name.marker_group!r} is there, and none of its offsets lies in a topic "
+            "that this user may DESCRIBE, so whether the sink has a marker is not known; say with "
+            "--topic which topic is the sink's topic or marker_topic (DESCRIBE on it is needed)"
         )
     return places[0] if places else None
 

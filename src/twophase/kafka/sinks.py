@@ -21,9 +21,9 @@ from twophase.errors import (
 )
 from twophase.kafka.counts import ask_partition_counts
 from twophase.kafka.founding import time_limit_ms
-from twophase.kafka.groups import delete_group, offsets_of_group
+from twophase.kafka.groups import delete_group, group_exists, offsets_of_group
 from twophase.kafka.identity import Identity
-from twophase.kafka.sink_state import NONE, READABLE, SinkState, look
+from twophase.kafka.sink_state import READABLE, SinkState, look
 from twophase.kafka.store import KafkaStore
 from twophase.kafka.transactions import Transactions
 from twophase.kafka.wire import Wire
@@ -129,7 +129,9 @@ def plan_reset(wire: Wire, name: SinkName, topic: str | None) -> Plan:
             f"{name.transactional_id!r} exists; look for its id in the query"
         )
     after = "no marker; the next query starts as with a new sink"
-    return Plan(name, topic, before, after, tuple(_reset_risks(before)))
+    # The whole group goes, also a marker in another topic than was named.
+    marked = group_exists(wire, name.marker_group)
+    return Plan(name, topic, before, after, tuple(_reset_risks(before, marked=marked)))
 
 
 def reset(wire: Wire, plan: Plan) -> Change:
@@ -199,12 +201,12 @@ def _elsewhere(wire: Wire, name: SinkName, topic: str) -> Iterator[str]:
         )
 
 
-def _reset_risks(before: SinkState) -> Iterator[str]:
+def _reset_risks(before: SinkState, *, marked: bool) -> Iterator[str]:
     yield (
         "THE SINK FORGETS WHAT IT HAS WRITTEN: the next query under this id writes whatever Spark "
         "gives it, also rows which the topic has already"
     )
-    if before.marker.state != NONE:
+    if marked:
         yield "the marker cannot be brought back; the rows in the topic stay as they are"
     yield from _stopping(before)
 

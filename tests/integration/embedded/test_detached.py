@@ -49,6 +49,8 @@ def run(arguments, expected=None):
 
 def test_one_node_from_start_to_stop(twophase, tmp_path):
     """Two starts at once make one cluster; it outlives the command, is shown, and is stopped."""
+    _, err = twophase(["kafka", "topic", "orders"], expected=1)
+    assert "Kafka is not running; start it first: twophase kafka start" in err
     both = [begin(["kafka", "start", "--output", "json"]) for _ in range(2)]
     answers = [json.loads(process.communicate(timeout=200)[0]) for process in both]
     assert sorted(answer["changed"] for answer in answers) == [False, True]
@@ -58,6 +60,8 @@ def test_one_node_from_start_to_stop(twophase, tmp_path):
     assert "already running" in out
     _, err = twophase(["kafka", "start", "--nodes", "3"], expected=1)
     assert "nodes 3 was asked for and 1 is running" in err
+    assert made(twophase, "orders", "clean") == ["orders", "clean"]
+    assert made(twophase, "clean", "late") == ["late"]
 
     shown = json.loads(twophase(["kafka", "status", "--output", "json"], expected=0)[0])
     (node,) = shown["nodes"]
@@ -149,6 +153,46 @@ def processes(folder):
     return "\n".join(found)
 
 
+def made(twophase, *names):
+    """Make topics by the command; return those that it says it has made."""
+    out, _ = twophase(["kafka", "topic", *names, "--output", "json"], expected=0)
+    return json.loads(out)["made"]
+
+
+@pytest.mark.long
+def test_a_cluster_with_users_whose_keys_are_gone(twophase):
+    """Nobody can ask it any more: that is said in one sentence, and it can be stopped."""
+    twophase(["kafka", "start", "--user", "etl"], expected=0)
+    shown = json.loads(twophase(["kafka", "status", "--output", "json"], expected=0)[0])
+    broker = ProcessIdentity.of(shown["nodes"][0]["pid"])
+    shutil.rmtree(Path(shown["directory"]) / "security")
+    for asked in (["status"], ["topic", "orders"], ["start"]):
+        _, err = twophase(["kafka", *asked], expected=1)
+        (said,) = err.splitlines()
+        assert said.startswith("TWOPHASE_SETUP: Kafka runs, and the keys to ask it cannot be read")
+        assert said.endswith("run `twophase kafka stop`, then start it anew")
+    assert broker.alive
+    assert twophase(["kafka", "stop"], expected=0)[0] == "Kafka is stopped\n"
+    assert not broker.alive
+    twophase(["kafka", "status"], expected=3)
+
+
+@pytest.mark.long
+def test_a_dead_cluster_with_users_whose_keys_are_gone(twophase):
+    """It is shown as not running, and the next start needs no stop."""
+    twophase(["kafka", "start", "--user", "etl"], expected=0)
+    shown = json.loads(twophase(["kafka", "status", "--output", "json"], expected=0)[0])
+    broker = ProcessIdentity.of(shown["nodes"][0]["pid"])
+    os.kill(broker.pid, signal.SIGKILL)
+    wait_until(lambda: not broker.alive)
+    shutil.rmtree(Path(shown["directory"]) / "security")
+    assert "is not running" in twophase(["kafka", "status"], expected=3)[0]
+    _, err = twophase(["kafka", "topic", "orders"], expected=1)
+    assert "Kafka is not running; start it first" in err
+    twophase(["kafka", "start", "--user", "etl"], expected=0)
+    assert made(twophase, "orders") == ["orders"]
+
+
 @pytest.mark.long
 def test_a_cluster_with_users(twophase):
     """It is shown, entered by each user's file and nobody else, and its keys go with it."""
@@ -167,6 +211,13 @@ def test_a_cluster_with_users(twophase):
         assert "no sink is known here" in out
     _, err = twophase(["sinks", "list", "--bootstrap-server", cluster["bootstrap_servers"]], 1)
     assert "speaks TLS on this port" in err
+    assert made(twophase, "orders", "clean") == ["orders", "clean"]
+    assert made(twophase, "clean", "late", "late") == ["late"]
+    # Whoever it asks as, one without rights is told so.
+    shutil.copy(cluster["users"]["etl"], cluster["users"]["admin"])
+    _, err = twophase(["kafka", "topic", "denied"], expected=1)
+    assert err.startswith("TWOPHASE_ACCESS_DENIED: the brokers do not let this user make the topic")
+    assert len(err.splitlines()) == 1
     _, err = twophase(["kafka", "stop", "--keep-data"], expected=1)
     assert "a cluster with users keeps nothing" in err
     twophase(["kafka", "stop"], expected=0)

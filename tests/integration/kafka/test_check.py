@@ -169,7 +169,7 @@ def restrict(servers, kind, name):
 @pytest.mark.long
 @pytest.mark.parametrize("version", ["4.3.1", "3.9.2"])
 def test_a_broker_that_is_wrong_in_every_way(
-    version, private_kafka, connect, make_topic, check, capsys
+    version, private_kafka, connect, make_topic, check, capsys, short_watch
 ):
     """Settings and missing rights are told by name, on both versions, and nothing is changed."""
     cluster = private_kafka(version=version, properties=AUTHORIZER | MISCONFIGURED)
@@ -199,7 +199,7 @@ def test_a_broker_that_is_wrong_in_every_way(
     assert found[f"rights on transactional id {name.transactional_id}"]["said"] == "WRITE missing"
     assert found[f"max.message.bytes of {topic}"]["level"] == "not known"
     # Without READ nobody can tell whether a job writes: it is left alone.
-    command = ["transactions", "abort", name.transactional_id, "--watch", "1", "--yes"]
+    command = ["transactions", "abort", name.transactional_id, "--watch", short_watch, "--yes"]
     assert command_line([*command, "--bootstrap-server", servers]) == 1
     assert "cannot be seen whether a job writes" in capsys.readouterr().out
     assert look_at(wire, name.transactional_id).epoch == identity.epoch
@@ -207,7 +207,7 @@ def test_a_broker_that_is_wrong_in_every_way(
 
 @pytest.mark.long
 def test_three_nodes_as_they_should_be_and_one_of_them_stopped(
-    private_kafka, connect, make_topic, check, capsys
+    private_kafka, connect, make_topic, check, capsys, short_watch
 ):
     """All is ok, by exit code 0; transactions of all coordinators are listed; a loss is seen."""
     fetch_jars("spark-kafka-4.2.0")
@@ -228,7 +228,7 @@ def test_three_nodes_as_they_should_be_and_one_of_them_stopped(
     held = {each["transactional_id"]: each["partitions"] for each in listed}
     assert [held[name][0]["holds"] for name in names] == [True] * 6 + [False] * 2
     lingering = ["transactions", "abort", "--lingering", "--sink-id", "orders"]
-    assert command_line([*lingering, "--watch", "1", "--yes", *where]) == 0
+    assert command_line([*lingering, "--watch", short_watch, "--yes", *where]) == 0
     assert capsys.readouterr().out.count(": aborted: ") == len(names)
     cluster.nodes[2].kill()
 

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from uuid import uuid4
 
@@ -93,7 +94,7 @@ def test_what_is_open_and_whom_it_holds_back(broker, wire, transactions, make_to
 
 
 @on_one_broker
-def test_what_a_killed_driver_left_is_ended(broker, wire, make_topic, name, command):
+def test_what_a_killed_driver_left_is_ended(broker, wire, make_topic, name, command, short_watch):
     """Killed with -9 it holds readers back; after the abort they and the next driver go on."""
     topic, servers = make_topic(broker), broker.bootstrap_servers
     script = [sys.executable, "-m", "support.mortal_driver", servers, name.sink_id, topic]
@@ -102,7 +103,7 @@ def test_what_a_killed_driver_left_is_ended(broker, wire, make_topic, name, comm
         driver.kill()
     seen = look_at(wire, name.transactional_id)
     assert [hold.held_back for hold in seen.partitions if hold.topic == topic] == [5]
-    lingering = ["abort", "--lingering", "--sink-id", name.sink_id, "--watch", "1"]
+    lingering = ["abort", "--lingering", "--sink-id", name.sink_id, "--watch", short_watch]
     code, said = command(*lingering)
     assert (code, "no terminal to ask at" in said.err) == (1, True)
     assert is_open(wire, name.transactional_id)
@@ -118,8 +119,29 @@ def test_what_a_killed_driver_left_is_ended(broker, wire, make_topic, name, comm
     assert values(servers, topic) == named("kept", 3)
 
 
+@pytest.mark.long
 @on_one_broker
-def test_a_job_at_work_is_left_alone(broker, wire, transactions, make_topic, name, command):
+def test_by_itself_it_watches_for_as_long_as_a_sink_waits(broker, wire, make_topic, name, capsys):
+    """Half a minute, and not a second less."""
+    topic, servers = make_topic(broker), broker.bootstrap_servers
+    script = [sys.executable, "-m", "support.mortal_driver", servers, name.sink_id, topic]
+    with subprocess.Popen(script, stdout=subprocess.PIPE, cwd=TESTS, text=True) as driver:
+        assert driver.stdout.readline() == "sent\n"
+        driver.kill()
+    asked = ["transactions", "abort", name.transactional_id, "--yes", "--bootstrap-server", servers]
+    assert command_line([*asked, "--watch", "29"]) == 2
+    assert "may send nothing for 30 seconds" in capsys.readouterr().err
+    assert is_open(wire, name.transactional_id)
+    began_s = time.monotonic()
+    assert command_line(asked) == 0
+    assert time.monotonic() - began_s >= 30
+    assert ": aborted: nothing has moved" in capsys.readouterr().out
+
+
+@on_one_broker
+def test_a_job_at_work_is_left_alone(
+    broker, wire, transactions, make_topic, name, command, short_watch
+):
     """Rows come in while it is watched: it is left, by exit code 1, and commits all of them."""
     topic, stop = make_topic(broker), threading.Event()
     identity = transactions.own(name.transactional_id)
@@ -136,7 +158,7 @@ def test_a_job_at_work_is_left_alone(broker, wire, transactions, make_topic, nam
     try:
         while not sent:
             stop.wait(0.01)
-        code, said = command("abort", name.transactional_id, "--watch", "1", "--yes")
+        code, said = command("abort", name.transactional_id, "--watch", short_watch, "--yes")
     finally:
         stop.set()
         worker.join()

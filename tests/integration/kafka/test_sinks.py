@@ -7,8 +7,10 @@ from datetime import datetime, timedelta
 
 import pytest
 from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
 from support.rows import blocks
 from support.sinks import Sink, batches, hash_of, overwrite
+from support.waiting import wait_until
 from support.writing import write
 
 from twophase.commit.effects import Outcome
@@ -24,7 +26,7 @@ from twophase.errors import (
 )
 from twophase.kafka.admin import describe_transaction
 from twophase.kafka.founding import time_limit_ms
-from twophase.kafka.groups import delete_group
+from twophase.kafka.groups import delete_group, offsets_of_group
 from twophase.kafka.sink_state import look
 from twophase.kafka.transactions import Transactions
 
@@ -287,6 +289,20 @@ def test_several_topics_in_the_group(sink, broker, make_topic, capsys):
     assert "say with --topic" in capsys.readouterr().err
     assert look(sink.wire, sink.name, other).marker.batch == -1
     assert look(sink.wire, sink.name, sink.topic).marker.batch == 0
+
+
+@on_one_broker
+def test_a_marker_that_went_with_its_topic(sink, capsys):
+    """The group is left without offsets, which looks like hidden ones: the topic must be named."""
+    sink.start().write(0)
+    admin = AdminClient({"bootstrap.servers": sink.servers})
+    admin.delete_topics([sink.topic])[sink.topic].result(timeout=30)
+    wait_until(lambda: not offsets_of_group(sink.wire, sink.name.marker_group, stable=False))
+    assert sink.command("show", sink.name.sink_id) == 1
+    assert "whether the sink has a marker is not known; say with --topic" in capsys.readouterr().err
+    assert sink.command("show", sink.name.sink_id, "--topic", sink.topic) == 0
+    assert f"no marker in {sink.topic}" in capsys.readouterr().out
+    sink.resolve(["reset", sink.name.sink_id, "--topic", sink.topic])
 
 
 class Other:

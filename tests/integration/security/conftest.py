@@ -19,7 +19,14 @@ COMMANDS = {
     ),
     "sinks reset": ("sinks", "reset", "{sink}", "--topic", "{topic}", "--yes"),
     "transactions list": ("transactions", "list", "--sink-id", "{sink}"),
-    "transactions abort": ("transactions", "abort", "twophase.{sink}", "--watch", "1", "--yes"),
+    "transactions abort": (
+        "transactions",
+        "abort",
+        "twophase.{sink}",
+        "--watch",
+        "{watch}",
+        "--yes",
+    ),
 }
 _MODULES = "org.apache.kafka.common.security"
 # Beside what the cluster has by itself: what a token and SCRAM-SHA-256 need.
@@ -63,14 +70,15 @@ def etl_wire(etl_options):
 
 
 @pytest.fixture
-def command(secured, tmp_path, capfd):
-    """Run a command as a user; return its exit code and what it printed."""
+def command(secured, tmp_path, capfd, short_watch):
+    """Run a command as a user, by its name above or its arguments; return code, stdout, stderr."""
 
-    def run(name, user="etl", **given):
+    def run(asked, user="etl", **given):
         config = tmp_path / f"{user}.properties"
         lines = secured.client_options(user).items()
         config.write_text("".join(f"{k}={v.replace(chr(92), chr(92) * 2)}\n" for k, v in lines))
-        arguments = [part.format(**given) for part in COMMANDS[name]]
+        parts = COMMANDS[asked] if isinstance(asked, str) else asked
+        arguments = [part.format(watch=short_watch, **given) for part in parts]
         capfd.readouterr()
         code = command_line([*arguments, "--command-config", str(config)])
         out, err = capfd.readouterr()

@@ -9,7 +9,6 @@ import ssl
 import threading
 import time
 from contextlib import contextmanager, suppress
-from uuid import uuid4
 
 import pytest
 from confluent_kafka import KafkaException
@@ -18,7 +17,7 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
-from integration.security.conftest import COMMANDS, PASSWORD
+from integration.security.conftest import PASSWORD
 from support.rights import in_batch_scope, names
 from support.secured import prefixed
 from support.sinks import Run, batches
@@ -286,24 +285,6 @@ def test_batch_scope_needs_these_and_no_more(super_user, etl_wire):
         super_user.grant("etl", right)
         Run(etl_wire, name, topic, "query-a").write(number)
     assert super_user.values(topic) == batches(*range(2 * len(rights) + 1))
-
-
-def test_commands_where_everything_is_denied(super_user, command):
-    """Each gives one sentence that names what to grant; lists say that they may not see all."""
-    given = {"topic": super_user.make_topic(), "sink": f"sink-{uuid4().hex[:8]}"}
-    for name in COMMANDS:
-        code, out, err = command(name, user="nobody", **given)
-        if name == "check":
-            assert code == 2
-            assert f"rights on transactional id twophase.{given['sink']}: DESCRIBE and WRITE" in out
-            assert f"rights on group twophase.{given['sink']}: DESCRIBE and READ missing" in out
-            assert f"rights on topic {given['topic']}: DESCRIBE and READ and WRITE missing" in out
-        elif name == "sinks list":
-            assert (code, "among those that this user may DESCRIBE" in out) == (0, True)
-        else:
-            assert code == 1
-            assert err.count("\n") == 1
-            assert f"grant DESCRIBE on transactional id 'twophase.{given['sink']}'" in err
 
 
 def test_one_address_that_refuses_says_nothing_of_those_that_are_down(by_password):

@@ -1,11 +1,11 @@
 """How the commands find the brokers: options and files as Kafka's own tools take them."""
 
+import click
 import pytest
 
 from twophase.cli.connection import kafka_options
 from twophase.cli.main import run
 from twophase.cli.properties import read_properties
-from twophase.errors import ConfigurationError
 
 SECURED = r"""
 # A file as for kafka-consumer-groups.sh --command-config
@@ -97,7 +97,7 @@ def test_a_wrong_file_is_refused_by_name(text, said, tmp_path, capsys):
 
 def test_no_address_at_all():
     """Kafka's own tools ask for it too."""
-    with pytest.raises(ConfigurationError, match="--bootstrap-server HOST:PORT"):
+    with pytest.raises(click.UsageError, match="--bootstrap-server HOST:PORT"):
         kafka_options(None, None)
 
 

@@ -18,13 +18,14 @@ NOBODY = ["--bootstrap-server", "127.0.0.1:1"]
     [
         (["list", "--prefix", "a", "--sink-id", "b", *NOBODY], "either --prefix or --sink-id", 2),
         (["list", "--sink-id", "a/b", *NOBODY], "sink_id is 'a/b'", 1),
-        (["list"], "give --bootstrap-server HOST:PORT", 1),
+        (["list"], "give --bootstrap-server HOST:PORT", 2),
         (["abort", *NOBODY], "give either a transactional id, or --lingering with --sink-id", 2),
         (["abort", "x", "--lingering", "--sink-id", "y", *NOBODY], "give either", 2),
         (["abort", "--lingering", *NOBODY], "give either", 2),
         (["abort", "--sink-id", "s", *NOBODY], "give either", 2),
         (["abort", "x", "--watch", "0", *NOBODY], "0 is not in the range", 2),
-        (["abort", "x"], "give --bootstrap-server HOST:PORT", 1),
+        (["abort", "x", "--watch", "29", *NOBODY], "--watch is 29, and a job that lives may", 2),
+        (["abort", "x"], "give --bootstrap-server HOST:PORT", 2),
     ],
 )
 def test_half_said(arguments, said, code, capsys):

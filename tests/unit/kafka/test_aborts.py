@@ -47,6 +47,8 @@ def test_what_may_not_be_seen_is_not_still():
     """Without READ on a topic nobody can tell; group offsets are seen by the partitions alone."""
     unseen = seen((PLACE, replace(TAIL, open_from=None, sequences=None)))
     assert sight(unseen, unseen) is Sight.UNSEEN
+    nowhere = replace(seen(), partitions=())  # Brokers leave out what may not be described.
+    assert sight(nowhere, nowhere) is Sight.UNSEEN
     marked = seen((PLACE, TAIL), (GROUPS, Tail()))
     assert sight(marked, marked) is Sight.STILL
 
