@@ -1,9 +1,11 @@
 """A marker's topic of its own, and a dead-letter topic: what each of them needs, and no more."""
 
+import secrets
 from uuid import uuid4
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.admin import NewTopic
 from support.rights import names, rights_of
 from support.sinks import Run, batches
 from support.task_drivers import StageDriver, Tasks, expected
@@ -100,6 +102,15 @@ class WithLetters(Tasks):
         return found
 
 
+class OneLarge(WithLetters):
+    """A task of one row that is larger than the sink may send, and no codec makes smaller."""
+
+    LARGE = secrets.token_bytes(1_500_000)
+
+    def rows(self, _number):
+        return [self.LARGE], [None]
+
+
 @pytest.mark.long
 @both_versions
 def test_dead_letters_need_write_and_no_more(super_user, etl_options, tmp_path):
@@ -124,3 +135,27 @@ def test_dead_letters_need_write_and_no_more(super_user, etl_options, tmp_path):
     write(1, first_try=False)
     assert sorted(int(value) for value in super_user.values(topic)) == [0, 1, 100, 101]
     assert sorted(int(value) for value in super_user.values(dead)) == [50, 51, 150, 151]
+
+
+@pytest.mark.long
+def test_a_letter_is_whole_where_its_topic_s_settings_may_be_read(
+    super_user, etl_options, tmp_path
+):
+    """Without DESCRIBE_CONFIGS 1 MB is taken for the limit, and the letter is cut, said so."""
+    topic, name = super_user.make_topic(), SinkName(f"task-{uuid4().hex[:8]}")
+    dead = f"dead-{uuid4().hex[:8]}"
+    new = NewTopic(dead, 1, config={"max.message.bytes": "3000000"})
+    super_user.admin.create_topics([new])[dead].result(timeout=30)
+    more, _ = rights_of("dead letters, not needed", letters=dead, topic=topic)
+    super_user.grant("etl", *rights_of("dead letters", letters=dead))
+    super_user.grant("etl", *rights_of("task scope", topic=topic, sink=name.sink_id))
+    for number in range(2):
+        sink = KafkaTaskSink(etl_options, topic, topic, dead_letter_topic=dead)
+        driver = StageDriver(Stage(name, tmp_path), sink, {})
+        batch = Batch("query", number, f"h{number}", first_try=True)
+        driver.scope.write(driver.run_id, batch, OneLarge(sink, 1, number))
+        super_user.grant("etl", more)
+    cut, whole = super_user.values(dead)
+    assert 900_000 < len(cut) < 1_048_588
+    assert OneLarge.LARGE.startswith(cut)
+    assert whole == OneLarge.LARGE
