@@ -26,20 +26,28 @@ def super_user(secured):
 
 
 class Pipeline:
-    """A query from one topic to another as `etl`, with exactly the rights that it needs."""
+    """A query from one topic to another as `etl`, with exactly the rights that it needs.
 
-    def __init__(self, spark, super_user, folder, options, **sink):
+    `apart`: its marker is in a topic of its own, and every fifth row is a dead letter.
+    """
+
+    def __init__(self, spark, super_user, folder, options, *, apart=False, **sink):
         self.spark, self.super_user, self.options = spark, super_user, options
         self.source, self.target = super_user.make_topic(2), super_user.make_topic(2)
         self.sink_id, self.sink, self.checkpoint = f"sink-{uuid4().hex[:8]}", sink, folder / "c"
+        self.marker, self.dead = self.target, None
+        letters = ()
+        if apart:
+            self.marker, self.dead = super_user.make_topic(), super_user.make_topic()
+            letters = rights_of("dead letters", letters=self.dead)
+            sink |= {"marker_topic": self.marker, "dead_letter_topic": self.dead}
+            sink["on_reject"] = "dead-letter"
         scope = f"{sink.get('scope', 'batch')} scope"
-        self.rights = rights_of(scope, topic=self.target, sink=self.sink_id)
-        self.rights += (Right("READ", "topic", self.source),)
+        listed = rights_of(scope, topic=self.target, marker=self.marker, sink=self.sink_id)
+        source = (Right("READ", "topic", self.source),)
         if group := sink.get("source_group"):
-            self.rights = (
-                *rights_of("source", source=self.source, group=group),
-                *rights_of(scope, topic=self.target, sink=self.sink_id),
-            )
+            source = rights_of("source", source=self.source, group=group)
+        self.rights = (*source, *listed, *letters)
         super_user.grant("etl", *self.rights)
         self.count = 0
 
@@ -54,11 +62,18 @@ class Pipeline:
         reader = self.spark.readStream.format("kafka").options(**self.options)
         reader = reader.option("subscribe", self.source).option("startingOffsets", "earliest")
         sink = KafkaSink(sink_id=self.sink_id, topic=self.target, options=self.options, **self.sink)
-        run(reader.load().select("key", "value"), sink, self.checkpoint)
+        columns = ["key", "value"]
+        if self.dead:
+            columns.append("IF(CAST(CAST(value AS STRING) AS INT) % 5 = 0, 99, NULL) AS partition")
+        run(reader.load().selectExpr(*columns), sink, self.checkpoint)
 
     def is_whole(self):
         found = sorted(int(value) for value in self.super_user.values(self.target))
-        assert found == list(range(self.count))
+        assert found == [at for at in range(self.count) if not self.dead or at % 5]
+        if self.dead:
+            letters = sorted(int(value) for value in self.super_user.values(self.dead))
+            assert letters == list(range(0, self.count, 5))
+            assert self.super_user.values(self.marker) == []
 
 
 @pytest.mark.long
@@ -76,7 +91,16 @@ def test_source_and_sink_work_over_each(spark, secured, super_user, tmp_path, wa
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("how", [{"path": "routed", "source_group": "etl-progress"}, {}])
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"path": "routed", "source_group": "etl-progress"},
+        {},
+        {"apart": True},
+        {"apart": True, "path": "routed"},
+        {"apart": True, "scope": "task"},
+    ],
+)
 def test_a_query_goes_on_after_the_grant(spark, secured, super_user, tmp_path, how):
     """Without any one right it stops and names it; started after the grant, no row is missing."""
     options = prefixed(secured.client_options("etl"), max_block_ms=10_000, request_timeout_ms=5_000)

@@ -15,7 +15,11 @@ PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 
 
 def rights_of(section, page=PAGE, **names):
-    """Return the rights that a section of docs/security.md lists, with these names put in."""
+    """Return the rights that a section of docs/security.md lists, with these names put in.
+
+    The marker's topic is that of the rows, unless another one is given.
+    """
+    names = {"marker": names.get("topic"), **names}
     text = page.read_text()
     begin = text.index(f"<!-- rights: {section} -->")
     rows = re.findall(

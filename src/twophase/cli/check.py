@@ -1,17 +1,19 @@
 """`twophase check`: before a sink's first start, whether everything is as it must be."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from rich.text import Text
 
-from twophase.cli.connection import connected, connection_options
+from twophase.cli.connection import connected_by, connection_options, kafka_texts, patient
 from twophase.cli.output import output_option, show
 from twophase.cli.progress import bar
 from twophase.commit.naming import SinkName
 from twophase.errors import TwoPhaseError
 
 if TYPE_CHECKING:
+    from twophase.kafka.check_setup import Setup
     from twophase.kafka.findings import Finding
 
 _FAILED = 2
@@ -35,8 +37,25 @@ Example: with the options that the sink will have, in a properties file
 @click.command(epilog=_EXAMPLE)
 @click.option("--sink-id", metavar="S", required=True, help="The sink id that the query will have.")
 @click.option("--topic", metavar="T", required=True, help="The topic that it will write to.")
+@click.option("--marker-topic", metavar="M", help="Its marker_topic, if that is another one.")
 @click.option(
     "--dead-letter-topic", metavar="D", help="Its dead_letter_topic, if it will have one."
+)
+@click.option(
+    "--scope",
+    type=click.Choice(["batch", "task"]),
+    default="batch",
+    show_default=True,
+    help="Its scope.",
+)
+@click.option("--run", "run_id", metavar="R", help="The run_id, for a batch job.")
+@click.option("--source-group", metavar="G", help="Its source_group, if it will have one.")
+@click.option(
+    "--source-topic",
+    "source_topics",
+    metavar="T",
+    multiple=True,
+    help="With --source-group: a topic that the query reads; may be given several times.",
 )
 @output_option
 @connection_options
@@ -44,13 +63,17 @@ Example: with the options that the sink will have, in a properties file
 def check(
     context: click.Context,
     /,
+    *,
     sink_id: str,
     topic: str,
-    dead_letter_topic: str | None,
+    scope: str,
+    run_id: str | None,
     output: str,
-    **connection: Any,
+    bootstrap_server: str | None,
+    command_config: Path | None,
+    **settings: Any,
 ) -> None:
-    """Check brokers, topic, rights and sink id before a sink's first start.
+    """Check brokers, topics, rights and sink id before a sink's first start.
 
     Each point is one line: ok, not known, warning or error, and under it why it matters and what to
     do. Changes nothing, and does no harm to jobs that run. Sink options such as
@@ -59,8 +82,11 @@ def check(
     The exit code says the worst: 0 all is ok, 1 a warning or something that cannot be known, 2 an
     error, also where no broker answers or the command is wrong.
     """
+    from twophase.kafka.check_setup import Setup  # noqa: PLC0415 - see connection.py
+
     try:
-        found = _findings(SinkName(sink_id), topic, dead_letter_topic, connection)
+        setup = Setup.of(SinkName(sink_id, run_id), topic, by_task=scope == "task", **settings)
+        found = _findings(setup, kafka_texts(bootstrap_server, command_config))
     except TwoPhaseError as error:
         raise _CannotCheck(str(error)) from error
     worst = max(found, key=lambda each: _CODES[each.level], default=None)
@@ -69,16 +95,15 @@ def check(
     context.exit(_CODES[worst.level] if worst else 0)
 
 
-def _findings(
-    name: SinkName, topic: str, dead_letter_topic: str | None, connection: dict[str, Any]
-) -> "list[Finding]":
-    with connected(**connection) as wire, bar("checking") as start:
-        from twophase.cli.machine import machine_findings  # noqa: PLC0415 - see connection.py
-        from twophase.kafka.check import LETTER_PARTS, PARTS, findings  # noqa: PLC0415
+def _findings(setup: "Setup", texts: dict[str, str]) -> "list[Finding]":
+    from twophase.cli.machine import machine_findings  # noqa: PLC0415 - see connection.py
+    from twophase.kafka.check import findings  # noqa: PLC0415
+    from twophase.kafka.task_sink import DEFAULTS  # noqa: PLC0415
 
-        advance = start(PARTS + (LETTER_PARTS if dead_letter_topic else 0))
-        found = findings(wire, name, topic, advance, dead_letter_topic)
-        return [*found, *machine_findings()]
+    given = {**DEFAULTS, **texts} if setup.by_task else texts
+    with connected_by(patient(given)) as wire, bar("checking") as start:
+        found = findings(wire, setup, start)
+    return [*found, *machine_findings()]
 
 
 def _text(found: "Finding") -> list[Text]:

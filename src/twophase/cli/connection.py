@@ -71,9 +71,15 @@ def kafka_texts(bootstrap_server: str | None, command_config: Path | None) -> di
 @contextmanager
 def connected(bootstrap_server: str | None, command_config: Path | None) -> "Iterator[Wire]":
     """Open the connections for one command; on a terminal a bar moves until a broker answers."""
+    with connected_by(kafka_options(bootstrap_server, command_config)) as wire:
+        yield wire
+
+
+@contextmanager
+def connected_by(options: "KafkaOptions") -> "Iterator[Wire]":
+    """Open the connections with these options, as `connected` does."""
     from twophase.kafka.wire import Wire  # noqa: PLC0415
 
-    options = kafka_options(bootstrap_server, command_config)
     with bar("finding the brokers"):
         wire = Wire(options)
     with wire:

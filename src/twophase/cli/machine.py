@@ -1,49 +1,87 @@
 """What a sink needs on this machine: Java, Spark, and Spark's Kafka connector for the source."""
 
+import importlib.util
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
 
 from twophase.embedded import jarset
 from twophase.embedded.cache import home
-from twophase.embedded.java import find_java
+from twophase.embedded.java import find_java, java_version, major_of
 from twophase.errors import SetupError
 from twophase.kafka.findings import Finding, error, ok, unknown, warning
 
 # As in pyproject.toml.
 _SPARK_MAJOR = 4
+# Which Java each Spark runs on, by Spark's own documentation.
+_JAVA_OF: Final[dict[tuple[int, ...], tuple[int, ...]]] = {
+    (4, 0): (17, 21),
+    (4, 1): (17, 21),
+    (4, 2): (17, 21, 25),
+}
 # As configure_spark adds it; not imported, because that would import Spark's half.
 _CONNECTOR = "spark-kafka-4.2.0"
+_ARTIFACT = "spark-sql-kafka-0-10_2.13"
 
 
 def machine_findings() -> Iterator[Finding]:
     """Yield what is found here; a cluster's own Java and Spark are not seen from here."""
+    spark = spark_version()
+    yield java_finding(spark)
+    yield spark_finding(spark)
+    yield connector_finding(spark, connectors())
+
+
+def spark_version() -> str | None:
+    """Return which PySpark is installed here, if any."""
     try:
-        yield ok("java", f"{find_java()}")
+        return version("pyspark")
+    except PackageNotFoundError:
+        return None
+
+
+def java_finding(spark: str | None) -> Finding:
+    """Return whether Java is here, in a version that this Spark runs on."""
+    try:
+        java = find_java()
     except SetupError as failure:
-        yield warning(
+        return warning(
             "java", failure.message, "a Spark driver on this machine needs it", "see the message"
         )
-    yield spark_finding()
-    missing = jarset.load(_CONNECTOR).missing_from(home() / "jars" / _CONNECTOR).jars
-    if missing:
-        yield unknown(
-            "connector",
-            f"{_CONNECTOR} was not fetched here; the sink itself needs no jar",
-            "for a Kafka source: twophase.configure_spark fetches it, or --packages names it",
-        )
-    else:
-        yield ok("connector", f"{_CONNECTOR} is here (for a Kafka source)")
+    found = java_version(java)
+    if found is None:
+        return unknown("java", f"{java} does not tell its version", "look what it is")
+    said = f"{found} ({java})"
+    wanted = _JAVA_OF.get(_line(spark)) if spark else None
+    if wanted is None:
+        return ok("java", said) if spark is None else _untold(said, spark)
+    if major_of(found) in wanted:
+        return ok("java", said)
+    allowed = " or ".join(map(str, wanted))
+    return warning(
+        "java",
+        f"{said}, beside pyspark {spark}",
+        f"Spark {'.'.join(map(str, _line(spark or '')))} is made for Java {allowed}",
+        f"set JAVA_HOME to a Java {allowed}",
+    )
 
 
-def spark_finding(package: str = "pyspark") -> Finding:
-    """Return whether Spark is here, in a version that was tested."""
-    try:
-        found = version(package)
-    except PackageNotFoundError:
+def _untold(said: str, spark: str) -> Finding:
+    return unknown(
+        "java",
+        f"{said}; which Java pyspark {spark} needs is not known here",
+        "look into that Spark's documentation",
+    )
+
+
+def spark_finding(found: str | None) -> Finding:
+    """Return whether Spark is here, in a version that the sink is built on."""
+    if found is None:
         return unknown(
             "spark", "pyspark is not installed here", "look on the machine that runs the driver"
         )
-    if int(found.split(".")[0]) != _SPARK_MAJOR:
+    if _line(found)[0] != _SPARK_MAJOR:
         return error(
             "spark",
             f"pyspark {found}",
@@ -51,3 +89,50 @@ def spark_finding(package: str = "pyspark") -> Finding:
             f"install pyspark {_SPARK_MAJOR}.0 or newer, below {_SPARK_MAJOR + 1}",
         )
     return ok("spark", f"pyspark {found}")
+
+
+def connectors() -> dict[str, str]:
+    """Return the connectors that a session on this machine may get: where, and their versions."""
+    wanted = jarset.load(_CONNECTOR)
+    found = {}
+    if not wanted.missing_from(home() / "jars" / _CONNECTOR).jars:
+        found["fetched by twophase.configure_spark"] = next(
+            jar.version for jar in wanted.jars if jar.artifact == _ARTIFACT
+        )
+    spec = importlib.util.find_spec("pyspark")
+    for place in (spec.submodule_search_locations or ()) if spec else ():
+        for jar in sorted(Path(place).glob(f"jars/{_ARTIFACT}-*.jar")):
+            found["among pyspark's own jars"] = jar.stem.removeprefix(f"{_ARTIFACT}-")
+    return found
+
+
+def connector_finding(spark: str | None, found: dict[str, str]) -> Finding:
+    """Return whether the connector is that of this Spark: each is built for one release line."""
+    if not found:
+        return unknown(
+            "connector",
+            f"{_CONNECTOR} was not fetched here; the sink itself needs no jar",
+            "for a Kafka source: twophase.configure_spark fetches it, or --packages names it",
+        )
+    said = "; ".join(f"{_ARTIFACT} {number} ({where})" for where, number in found.items())
+    if spark is None:
+        return unknown("connector", f"{said}; with which Spark is not known", "install pyspark")
+    if any(_line(number) != _line(spark) for number in found.values()):
+        return warning(
+            "connector",
+            f"{said}, beside pyspark {spark}",
+            "a Kafka source may fail with a class or a method that is not there",
+            f"for a Kafka source: install pyspark {_dotted(next(iter(found.values())))}, or give "
+            f"the session org.apache.spark:{_ARTIFACT}:{spark} in spark.jars.packages, instead of "
+            "twophase.configure_spark",
+        )
+    return ok("connector", f"{said}, for a Kafka source")
+
+
+def _line(number: str) -> tuple[int, ...]:
+    """Return 4.2 of 4.2.0, and of 4.2.0.dev1."""
+    return tuple(int(part) for part in number.split(".")[:2] if part.isdecimal())
+
+
+def _dotted(number: str) -> str:
+    return ".".join(map(str, _line(number)))

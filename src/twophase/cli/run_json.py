@@ -40,6 +40,7 @@ def print_failure(error: Exception, ending: Ending) -> None:
             | {"said": each.said}
             for each in error.mistakes
         ]
+        told["more_mistakes"] = error.more
     try:
         _print_json(told)
     except OSError:

@@ -10,7 +10,8 @@ from pathlib import Path
 from twophase.errors import SetupError
 
 MINIMUM_MAJOR = 17
-_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_VERSION = re.compile(r'version "([^"]+)"')
+_MAJOR = re.compile(r"(?:1\.)?(\d+)")
 _TIMEOUT_S = 30.0
 
 
@@ -37,7 +38,8 @@ def _candidates() -> Iterator[Path]:
         yield Path(on_path)
 
 
-def _major_version(java: Path) -> int | None:
+def java_version(java: Path) -> str | None:
+    """Return the version that this Java says it has; None where it says none."""
     try:
         answer = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
@@ -45,4 +47,15 @@ def _major_version(java: Path) -> int | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     match = _VERSION.search(answer.stderr + answer.stdout)
-    return int(match[1]) if match and answer.returncode == 0 else None
+    return match[1] if match and answer.returncode == 0 else None
+
+
+def major_of(version: str) -> int | None:
+    """Return 17 of 17.0.15, and 8 of 1.8.0_392."""
+    match = _MAJOR.match(version)
+    return int(match[1]) if match else None
+
+
+def _major_version(java: Path) -> int | None:
+    version = java_version(java)
+    return None if version is None else major_of(version)

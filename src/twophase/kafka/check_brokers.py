@@ -1,6 +1,7 @@
 """Whether the brokers can keep the promise: each of them asked, each setting said by name."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from twophase.errors import TwoPhaseError
@@ -33,22 +34,39 @@ _WEEK_MINUTES: Final = 7 * 24 * 60
 Found = Mapping[int, Settings | None]
 
 
-def broker_findings(wire: Wire) -> Iterator[Finding]:
-    """Yield whether each broker answers, its release, and the protocol of transactions."""
-    nodes = wire.nodes()
-    answers: dict[int, Any] = {}
-    for node in nodes:
+@dataclass(frozen=True, slots=True)
+class Brokers:
+    """All that there are, by id: what each answers of its features, or why it does not answer."""
+
+    answers: Mapping[int, Any]
+    silent: Mapping[int, str]
+
+
+def ask_brokers(wire: Wire) -> Brokers:
+    """Ask each broker of the cluster, at the address that it advertises."""
+    found: dict[int, Any] = {}
+    silent: dict[int, str] = {}
+    for node in wire.nodes():
         try:
-            answers[node] = wire.ask_features(node)
+            found[node] = wire.ask_features(node)
         except TwoPhaseError as failure:
-            yield error(
-                "brokers",
-                f"node {node} does not answer: {failure.message}",
-                "partitions that it leads cannot be written",
-                "start it, or open the way to its advertised address from here",
-            )
-    if answers:
-        yield ok("brokers", f"{len(answers)} of {len(nodes)} answer")
+            silent[node] = failure.message
+    return Brokers(found, silent)
+
+
+def broker_findings(brokers: Brokers) -> Iterator[Finding]:
+    """Yield whether each broker answers, its release, and the protocol of transactions."""
+    answers, count = brokers.answers, len(brokers.answers) + len(brokers.silent)
+    for node, said in brokers.silent.items():
+        yield error(
+            "brokers",
+            f"node {node} does not answer: {said}",
+            "partitions that it leads cannot be written",
+            "start it, or open the way to its advertised address from here",
+        )
+    if not answers:
+        return
+    yield ok("brokers", f"{len(answers)} of {count} answer")
     for node, answer in answers.items():
         supported = {row.name: row.max_version for row in answer.supported_features or ()}
         yield release_finding(node, supported.get("metadata.version"))
@@ -99,26 +117,33 @@ def version_finding(level: int) -> Finding:
     )
 
 
-def settings_of(wire: Wire) -> dict[int, Settings | None]:
+def settings_of(wire: Wire, brokers: Brokers) -> dict[int, Settings | None]:
     """Return what each broker lets be read of its settings."""
-    return {node: broker_settings(wire, node, KEYS) for node in wire.nodes()}
+    told = {node: broker_settings(wire, node, KEYS) for node in brokers.answers}
+    return told | dict.fromkeys(brokers.silent)
 
 
-def setting_findings(found: Found, timeout_ms: int, *, first: bool) -> Iterator[Finding]:
-    """Yield whether the brokers' settings fit; `first`: transactions are of version 1."""
+def setting_findings(
+    found: Found, timeout_ms: int, *, first: bool, may_grow: bool
+) -> Iterator[Finding]:
+    """Yield whether the brokers' settings fit; `first`: transactions are of version 1.
+
+    `may_grow`: the sink repeats a batch that was cut off with a longer timeout, up to the limit.
+    """
     readable = {node: settings for node, settings in found.items() if settings is not None}
     if len(readable) < len(found):
         silent = sorted(set(found) - set(readable))
         yield unknown(
             "broker settings",
-            f"node {', '.join(map(str, silent))} does not let its settings be read",
-            "grant DESCRIBE_CONFIGS on the cluster, or ask who may look: " + ", ".join(KEYS),
+            f"node {', '.join(map(str, silent))} does not tell its settings",
+            "let it answer, and grant DESCRIBE_CONFIGS on the cluster, or ask who may look: "
+            + ", ".join(KEYS),
         )
     if not readable:
         return
     yield _verification([settings.get(VERIFICATION) for settings in readable.values()], first=first)
     if limits := _numbers(readable, TIMEOUT_MAX):
-        yield _timeout(min(limits), timeout_ms)
+        yield _timeout(min(limits), timeout_ms, may_grow=may_grow)
     if minutes := _numbers(readable, RETENTION):
         yield _retention(min(minutes))
     if expiries := _numbers(readable, ID_EXPIRY):
@@ -143,7 +168,7 @@ def _verification(values: Sequence[str | None], *, first: bool) -> Finding:
     )
 
 
-def _timeout(limit_ms: int, timeout_ms: int) -> Finding:
+def _timeout(limit_ms: int, timeout_ms: int, *, may_grow: bool) -> Finding:
     if timeout_ms > limit_ms:
         return error(
             TIMEOUT_MAX,
@@ -151,7 +176,7 @@ def _timeout(limit_ms: int, timeout_ms: int) -> Finding:
             "the brokers refuse the sink's first request",
             f"lower kafka.transaction.timeout.ms to {limit_ms} at most, or raise that limit",
         )
-    if timeout_ms == limit_ms:
+    if timeout_ms == limit_ms and may_grow:
         return warning(
             TIMEOUT_MAX,
             f"{limit_ms}, and so is the sink's kafka.transaction.timeout.ms",

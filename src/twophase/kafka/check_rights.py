@@ -5,55 +5,65 @@ transactional id no answer says so; there an EndTxn is sent that cannot end anyt
 producer id which no broker gives out: rights are checked before it is refused.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from kafka.protocol.admin.groups import DescribeGroupsRequest
 from kafka.protocol.producer.transaction import EndTxnRequest
 
-from twophase.commit.naming import SinkName
-from twophase.errors import AccessDenied, TwoPhaseError
+from twophase.errors import AccessDenied, CommitRejected, TwoPhaseError
 from twophase.kafka import answers
 from twophase.kafka.admin import describe_transaction
+from twophase.kafka.check_setup import Setup
 from twophase.kafka.check_topics import ask_topics
 from twophase.kafka.coordinator import Question, settle
 from twophase.kafka.findings import Finding, error, ok, unknown
-from twophase.kafka.wire import GROUP, TRANSACTION, Wire
+from twophase.kafka.needs import READ, WRITE, Need
+from twophase.kafka.rights import GROUP, TOPIC, TRANSACTIONAL_ID
+from twophase.kafka.wire import GROUP as GROUP_COORDINATOR
+from twophase.kafka.wire import TRANSACTION, Wire
 
-_READ: Final = 3
-_WRITE: Final = 4
-_DESCRIBE: Final = 8
-_DESCRIBE_CONFIGS: Final = 10
-_NAMES: Final = {
-    _READ: "READ",
-    _WRITE: "WRITE",
-    _DESCRIBE: "DESCRIBE",
-    _DESCRIBE_CONFIGS: "DESCRIBE_CONFIGS",
-}
+_DESCRIBE: Final = "DESCRIBE"
+_READ_CODE: Final = 3
+_NAMES: Final = {_READ_CODE: READ, 4: WRITE, 8: _DESCRIBE}
 
 _NOBODY: Final = -2
 _INVALID_PRODUCER_ID_MAPPING: Final = 49
 _TOPIC_DENIED: Final = 29
 _ID_DENIED: Final = 53
 
-
-def right_findings(wire: Wire, name: SinkName, topic: str, row: Any) -> Iterator[Finding]:
-    """Yield whether the sink may write rows and marker, and take its transactional id."""
-    # READ, because a marker is a committed offset of the topic.
-    needed = (_DESCRIBE, _READ, _WRITE)
-    if row.error_code == _TOPIC_DENIED:
-        yield _of(f"rights on topic {topic}", set(), needed)
-    elif not row.error_code:
-        yield _of(f"rights on topic {topic}", row.authorized_operations, needed)
-    yield _group(wire, name.marker_group)
-    yield _transactional_id(wire, name.transactional_id)
+# The operations that are allowed; None where the brokers do not tell.
+Allowed = set[str] | None
 
 
-def letter_rights(topic: str, row: Any) -> Iterator[Finding]:
-    """Yield whether the sink may write dead letters, and see how large they may be."""
-    if not row.error_code:
-        needed = (_DESCRIBE, _WRITE, _DESCRIBE_CONFIGS)
-        yield _of(f"rights on dead-letter topic {topic}", row.authorized_operations, needed)
+def right_findings(
+    wire: Wire, setup: Setup, topics: Callable[[], dict[str, Any]]
+) -> Iterator[Finding]:
+    """Yield of each resource that the sink uses whether every right on it is there.
+
+    `topics` returns what the brokers say of the topics, or raises why they do not.
+    """
+    asks: tuple[tuple[str, Callable[[str], Allowed]], ...] = (
+        (TOPIC, lambda name: _on_topic(topics()[name])),
+        (GROUP, lambda name: _on_group(wire, name)),
+        (TRANSACTIONAL_ID, lambda name: _on_id(wire, name)),
+    )
+    needs = setup.needs()
+    for kind, ask in asks:
+        for name in setup.used(kind):
+            point = f"rights on {kind} {name}"
+            try:
+                allowed = ask(name)
+            except TwoPhaseError as failure:
+                yield unknown(point, failure.message, "mend what is said, and check again")
+            else:
+                yield _judged(point, allowed, [each for each in needs if each.covers(kind, name)])
+    if setup.source_group is not None and not setup.source_topics:
+        yield unknown(
+            "rights on the source's topics",
+            "they are not given",
+            "give each with --source-topic: offsets of a topic are committed with READ on it only",
+        )
 
 
 def check_readable(wire: Wire, topics: Iterable[str]) -> None:
@@ -70,23 +80,43 @@ def check_readable(wire: Wire, topics: Iterable[str]) -> None:
 
 def _may_read(row: Any) -> bool:
     allowed = row.authorized_operations
-    return bool(row.error_code) or allowed is None or _READ in allowed
+    return bool(row.error_code) or allowed is None or _READ_CODE in allowed
 
 
-def _of(point: str, allowed: set[int] | None, needed: tuple[int, ...]) -> Finding:
+def _judged(point: str, allowed: Allowed, needs: Sequence[Need]) -> Finding:
     if allowed is None:
-        return unknown(point, "the brokers do not tell")
-    missing = [_NAMES[each] for each in needed if each not in allowed]
-    if missing:
-        said = " and ".join(missing)
-        return error(point, f"{said} missing", "the sink is refused", f"grant {said}")
-    return ok(point, ", ".join(_NAMES[each] for each in needed))
+        return unknown(point, "the brokers do not tell", "ask who may look at the ACLs")
+    operations = sorted({_DESCRIBE, *(need.operation for need in needs)})
+    missing = [each for each in operations if each not in allowed]
+    if not missing:
+        return ok(point, ", ".join(operations))
+    grants = [str(need) for need in needs if need.operation in missing]
+    # DESCRIBE is in each of the others; alone it is missing only where it is denied.
+    grants = grants or [f"{_DESCRIBE} on {point.removeprefix('rights on ')}"]
+    uses = "; ".join(dict.fromkeys(need.why for need in needs if need.operation in missing))
+    return error(
+        point,
+        f"{' and '.join(missing)} missing",
+        "the sink is refused" + (f"; it is for {uses}" if uses else ""),
+        "grant " + " and ".join(grants),
+    )
 
 
-def _group(wire: Wire, group: str) -> Finding:
-    point, needed = f"rights on group {group}", (_DESCRIBE, _READ)
+def _on_topic(row: Any) -> Allowed:
+    if row.error_code == _TOPIC_DENIED:
+        return set()
+    if row.error_code:
+        raise CommitRejected(f"the brokers answer {answers.name_of(row.error_code)}")
+    return _named(row.authorized_operations)
+
+
+def _named(codes: set[int] | None) -> Allowed:
+    return None if codes is None else {_NAMES[code] for code in codes if code in _NAMES}
+
+
+def _on_group(wire: Wire, group: str) -> Allowed:
     question = Question(
-        kind=GROUP,
+        kind=GROUP_COORDINATOR,
         key=group,
         request=lambda: DescribeGroupsRequest(
             groups=[group],
@@ -102,31 +132,25 @@ def _group(wire: Wire, group: str) -> Finding:
         (row,) = settle(wire, question).groups
     except AccessDenied:
         # READ includes DESCRIBE, so neither is there.
-        return _of(point, set(), needed)
-    return _of(point, row.authorized_operations, needed)
+        return set()
+    return _named(row.authorized_operations)
 
 
-def _transactional_id(wire: Wire, transactional_id: str) -> Finding:
-    point = f"rights on transactional id {transactional_id}"
-    missing = []
+def _on_id(wire: Wire, transactional_id: str) -> Allowed:
+    allowed = {_DESCRIBE, WRITE}
     try:
         describe_transaction(wire, transactional_id)
     except AccessDenied:
-        missing.append("DESCRIBE")
+        allowed.discard(_DESCRIBE)
     try:
         code = _refused_end(wire, transactional_id)
     except AccessDenied:
         code = _ID_DENIED
-    except TwoPhaseError as failure:
-        return unknown(point, failure.message)
     if code == _ID_DENIED:
-        missing.append("WRITE")
+        allowed.discard(WRITE)
     elif code != _INVALID_PRODUCER_ID_MAPPING:
-        return unknown(point, f"WRITE: the coordinator answers {answers.name_of(code)}")
-    if missing:
-        said = " and ".join(missing)
-        return error(point, f"{said} missing", "the sink is refused", f"grant {said}")
-    return ok(point, "DESCRIBE, WRITE")
+        raise CommitRejected(f"WRITE: the coordinator answers {answers.name_of(code)}")
+    return allowed
 
 
 def _refused_end(wire: Wire, transactional_id: str) -> int:

@@ -1,10 +1,12 @@
 """Who has the sink id already, and what is open on its topic."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from twophase.commit.naming import SinkName
-from twophase.commit.refusals import last_batch
-from twophase.kafka.findings import Finding, error, ok, warning
+from twophase.commit.refusals import TASK_SCOPE, last_batch
+from twophase.errors import TwoPhaseError
+from twophase.kafka.ends import end_offsets
+from twophase.kafka.findings import Finding, error, ok, unknown, warning
 from twophase.kafka.groups import offsets_of_group
 from twophase.kafka.open_transactions import OpenTransaction, open_transactions
 from twophase.kafka.sink_state import NONE, UNREADABLE, SinkState, look
@@ -28,7 +30,7 @@ def _elsewhere(name: SinkName, topic: str, found: str) -> Finding:
         f"its marker is in {found}, and not in {topic}",
         "a query finds its marker only in its topic or marker_topic; in another it would start as "
         "if there were none",
-        f"--topic with the sink's topic or marker_topic; another sink id for {topic}",
+        f"give the marker_topic that the sink has, or another sink id for {topic}",
     )
 
 
@@ -51,26 +53,70 @@ def owner_finding(state: SinkState) -> Finding:
             "a query that runs a batch again may be refused",
             f"`twophase sinks show {state.sink_id}` says what a start would do",
         )
-    if marker.batch is None or marker.owner is None or marker.batch < 0:
+    if state.run_id is not None:
+        return _run_finding(state)
+    by_task = (marker.owner or "").endswith(TASK_SCOPE)
+    if not by_task and (marker.batch is None or marker.owner is None or marker.batch < 0):
         return ok(point, f"{marker.owner} owns it and has written nothing yet")
+    # In task scope what was written is in the query's decision log, and not in the marker.
+    wrote = "started" if by_task else f"{last_batch(marker.batch or 0)}, written"
     return warning(
         point,
-        f"{marker.owner} owns it, {last_batch(marker.batch)}, written {marker.time}",
+        f"{marker.owner} owns it, {wrote} {marker.time}",
         "any other query is refused; its owner goes on where it stopped",
         "take another sink id for another query; nothing to do for the owner's next start",
     )
 
 
-def open_findings(wire: Wire, topic: str) -> Iterator[Finding]:
-    """Yield what is open on the topic, whoever it belongs to."""
-    found = [
-        each
-        for each in open_transactions(wire, lambda _: True)
-        if any(hold.topic == topic for hold in each.partitions)
-    ]
-    yield from (_open(topic, each) for each in found)
-    if not found:
-        yield ok(f"open transactions on {topic}", "none that this user may see")
+def _run_finding(state: SinkState) -> Finding:
+    point, marker = f"sink id {state.sink_id}, run {state.run_id}", state.marker
+    if (marker.owner or "").endswith(TASK_SCOPE):
+        return warning(
+            point,
+            f"it was started in task scope {marker.time}; whether it is done its decision log says",
+            "a run that is done writes nothing when it is started again",
+            "take another run id for other rows; nothing to do for the same run",
+        )
+    if marker.batch is None or marker.batch < 0:
+        return ok(point, "it was started, and has written nothing yet")
+    return warning(
+        point,
+        f"it is done: its rows were written {marker.time}",
+        "a run that is done writes nothing when it is started again",
+        "take another run id for other rows; nothing to do for the same run",
+    )
+
+
+def open_findings(wire: Wire, topics: Sequence[str]) -> Iterator[Finding]:
+    """Yield what is open on the topics, whoever it belongs to."""
+    found = open_transactions(wire, lambda _: True)
+    for topic in topics:
+        here = [each for each in found if any(hold.topic == topic for hold in each.partitions)]
+        yield from (_open(topic, each) for each in here)
+        if not here:
+            yield _unlisted(wire, topic)
+
+
+def _unlisted(wire: Wire, topic: str) -> Finding:
+    """Return whether readers stand still all the same: brokers list only what a user may see."""
+    point = f"open transactions on {topic}"
+    try:
+        # In this order: what is written meanwhile holds nobody back.
+        ends = end_offsets(wire, topic)
+        stable = end_offsets(wire, topic, committed=True)
+    except TwoPhaseError as failure:
+        said = f"none that this user may see; how far readers get is not known: {failure.message}"
+        return unknown(point, said, "mend what is said, and check again")
+    held = max(end - stable[partition] for partition, end in ends.items())
+    if held > 0:
+        return warning(
+            point,
+            "none that this user may see, and one is there",
+            f"readers in read_committed are up to {held} records behind",
+            "nothing, if its job is at work; else `twophase transactions list`, by somebody who "
+            "may DESCRIBE all transactional ids",
+        )
+    return ok(point, "none: readers in read_committed get to the end of each partition")
 
 
 def _open(topic: str, seen: OpenTransaction) -> Finding:

@@ -8,9 +8,12 @@ from kafka.protocol.metadata import MetadataRequest
 
 from twophase.kafka.answers import name_of
 from twophase.kafka.check_brokers import REPLICAS, Found
+from twophase.kafka.check_setup import Setup
+from twophase.kafka.dead_letters import TOPIC_NAMES, is_topic_name
 from twophase.kafka.findings import Finding, error, ok, unknown, warning
 from twophase.kafka.fitness import topic_settings
 from twophase.kafka.options import KafkaOptions
+from twophase.kafka.rights import TOPIC
 from twophase.kafka.wire import Wire
 
 MIN_ISR: Final = "min.insync.replicas"
@@ -44,9 +47,10 @@ def ask_topics(wire: Wire, topics: list[str]) -> dict[str, Any]:
     return {row.name: row for row in answer.topics}
 
 
-def topic_findings(wire: Wire, topic: str, row: Any) -> Iterator[Finding]:
+def topic_findings(wire: Wire, setup: Setup, row: Any) -> Iterator[Finding]:
     """Yield whether the sink's own topic exists, is replicated, and takes the sink's blocks."""
-    yield from _there("topic", topic, row)
+    topic = setup.topic
+    yield there_finding("topic", setup, topic, row)
     if row.error_code:
         return
     settings = topic_settings(wire, topic, [MIN_ISR, BLOCK_LIMIT]) or {}
@@ -54,9 +58,9 @@ def topic_findings(wire: Wire, topic: str, row: Any) -> Iterator[Finding]:
     yield block_finding(topic, _number(settings.get(BLOCK_LIMIT)), wire.options)
 
 
-def letter_findings(wire: Wire, topic: str, row: Any) -> Iterator[Finding]:
+def letter_findings(wire: Wire, setup: Setup, topic: str, row: Any) -> Iterator[Finding]:
     """Yield whether the dead-letter topic exists, keeps its rows, and how large they may be."""
-    yield from _there("dead-letter topic", topic, row)
+    yield there_finding("dead-letter topic", setup, topic, row)
     if row.error_code:
         return
     settings = topic_settings(wire, topic, [MIN_ISR, BLOCK_LIMIT, CLEANUP]) or {}
@@ -70,7 +74,11 @@ def letter_findings(wire: Wire, topic: str, row: Any) -> Iterator[Finding]:
         )
     limit, point = settings.get(BLOCK_LIMIT), f"{BLOCK_LIMIT} of {topic}"
     if limit is None:
-        yield unknown(point, "it may not be read", f"grant DESCRIBE_CONFIGS on {topic}")
+        yield unknown(
+            point,
+            "it may not be read; the sink takes Kafka's default of 1 MB, and cuts letters above it",
+            f"grant DESCRIBE_CONFIGS on topic {topic!r}: the sink works without it",
+        )
     elif int(limit) <= wire.options.max_request_bytes:
         yield warning(
             point,
@@ -83,27 +91,39 @@ def letter_findings(wire: Wire, topic: str, row: Any) -> Iterator[Finding]:
         yield ok(point, f"{limit}; dead letters above it are cut")
 
 
-def _there(point: str, topic: str, row: Any) -> Iterator[Finding]:
+def there_finding(point: str, setup: Setup, topic: str, row: Any) -> Finding:
+    """Return whether a topic of the sink exists, and may be seen."""
+    if not is_topic_name(topic):
+        return error(
+            point,
+            f"{topic!r} is no name of a topic to write to",
+            "the brokers refuse it",
+            f"allowed are {TOPIC_NAMES}",
+        )
     if row.error_code == _UNKNOWN_TOPIC:
-        yield error(
+        return error(
             point,
             f"{topic} does not exist",
             "the sink makes no topic, and refuses to start",
             f"kafka-topics.sh --create --topic {topic} --partitions N --replication-factor 3 "
             "--config min.insync.replicas=2",
         )
-        return
+    if row.error_code == _ACCESS_DENIED:
+        grants = [str(need) for need in setup.needs() if need.covers(TOPIC, topic)]
+        return error(
+            point,
+            f"{topic}: {name_of(row.error_code)}; it may not exist either",
+            "the sink is refused",
+            f"grant {' and '.join(grants)}, which includes DESCRIBE; then check again",
+        )
     if row.error_code:
-        yield error(
+        return error(
             point,
             f"{topic}: {name_of(row.error_code)}",
             "the sink cannot write to it",
-            "grant WRITE and READ on it, which include DESCRIBE"
-            if row.error_code == _ACCESS_DENIED
-            else "look at the brokers",
+            "look at the brokers, and check again",
         )
-        return
-    yield ok(point, f"{topic} has {len(row.partitions)} partitions")
+    return ok(point, f"{topic} has {len(row.partitions)} partitions")
 
 
 def internal_findings(wire: Wire, rows: dict[str, Any], brokers: Found) -> Iterator[Finding]:

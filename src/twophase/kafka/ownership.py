@@ -32,6 +32,12 @@ from twophase.kafka.wire import Wire
 _DRIVERS_KEPT: Final = 20
 
 
+def drivers_group(name: SinkName) -> str:
+    """Return the group that notes which drivers a sink has had."""
+    # "/" is in no id: no sink has a marker of this name.
+    return f"{name.marker_group}//drivers"
+
+
 class Ownership:
     """The marker of one sink, or of one run of a batch job."""
 
@@ -80,8 +86,7 @@ class Ownership:
 
     @property
     def _group(self) -> str:
-        # "/" is in no id: no sink has a marker of this name.
-        return f"{self._name.marker_group}//drivers"
+        return drivers_group(self._name)
 
     def _committed(self) -> Marker | Unreadable | None:
         """Return the marker as it was committed last, whatever is open."""

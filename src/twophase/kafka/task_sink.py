@@ -43,6 +43,9 @@ from twophase.log.decision import Committable
 from twophase.two_phase import TwoPhaseCommitSink
 
 POOL_SIZE: Final = 1_000
+# What holds unless the user says: Kafka's own default of transaction.max.timeout.ms, since what is
+# prepared must outlive the slowest task, and a restart of the driver.
+DEFAULTS: Final = {"kafka.transaction.timeout.ms": "900000"}
 # The broker counts on in 16 bits, and a batch draws all its tickets from one id.
 _POOL_SIZE_MAX: Final = 10_000
 # Kafka drops a marker that is older than offsets.retention.minutes, a week unless set otherwise.

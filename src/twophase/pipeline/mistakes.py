@@ -29,25 +29,31 @@ class Mistake:
 
 
 class PipelineWrong(ConfigurationError):
-    """The file cannot be run as it is: all that is wrong with it, a line for each."""
+    """The file cannot be run as it is: all that is wrong with it, a line for each.
 
-    def __init__(self, file: str, mistakes: Sequence[Mistake]) -> None:
-        self.file, self.mistakes = file, tuple(mistakes)
+    `more` is how many mistakes there are beside these.
+    """
+
+    def __init__(self, file: str, mistakes: Sequence[Mistake], more: int = 0) -> None:
+        self.file, self.mistakes, self.more = file, tuple(mistakes), more
         super().__init__("\n".join(self.lines))
 
     @property
     def lines(self) -> list[str]:
-        """Return file:line:column and the sentence, for each."""
-        return [
+        """Return file:line:column and the sentence, for each, and how many are not shown."""
+        lines = [
             f"{self.file}:{each.place.line}:{each.place.column}: {each.said}"
             for each in self.mistakes
         ]
+        if self.more:
+            lines.append(f"{self.file}: and {self.more} more mistakes, which are not shown")
+        return lines
 
     def __str__(self) -> str:
         return self.message
 
-    def __reduce__(self) -> tuple[type, tuple[str, tuple[Mistake, ...]]]:
-        return type(self), (self.file, self.mistakes)
+    def __reduce__(self) -> tuple[type, tuple[str, tuple[Mistake, ...], int]]:
+        return type(self), (self.file, self.mistakes, self.more)
 
 
 @dataclass(slots=True)
@@ -80,9 +86,10 @@ class Mistakes:
         return self.places.get((), Place(1, 1))
 
     def check(self) -> None:
-        """Raise all that was found, in the order of the file."""
+        """Raise what was found, in the order of the file, and say how much more there is."""
         if self.found:
-            raise PipelineWrong(self.file, sorted(self.found)[:_MISTAKES_MAX])
+            more = max(0, len(self.found) - _MISTAKES_MAX)
+            raise PipelineWrong(self.file, sorted(self.found)[:_MISTAKES_MAX], more)
 
 
 def said_of(error: TwoPhaseError) -> str:

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from twophase.errors import ConfigurationError
 from twophase.guarantee import Guarantee
 from twophase.kafka.options import KafkaOptions
-from twophase.kafka.task_sink import POOL_SIZE, KafkaTaskSink
+from twophase.kafka.task_sink import DEFAULTS, POOL_SIZE, KafkaTaskSink
 from twophase.observe import BatchRecord, Hook
 from twophase.options import one_of
 from twophase.spark.columns import sink_columns
@@ -17,11 +17,6 @@ from twophase.task_scope import OnLost
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-_TIMEOUT: Final = "kafka.transaction.timeout.ms"
-# Kafka's own default of transaction.max.timeout.ms: what is prepared must outlive the slowest task,
-# and a restart of the driver.
-_TIMEOUT_MS: Final = 900_000
 
 
 class Scope(StrEnum):
@@ -93,6 +88,6 @@ def kafka_by_task(
     **settings: object,
 ) -> KafkaByTask:
     """Return the sink; transactions get Kafka's longest default timeout unless the user says."""
-    parsed = KafkaOptions.parse({_TIMEOUT: _TIMEOUT_MS, **options})
+    parsed = KafkaOptions.parse({**DEFAULTS, **options})
     sink = KafkaTaskSink(parsed, topic, marker_topic, pool_size, dead_letter_topic)
     return KafkaByTask(sink, topic, hooks=hooks, **settings)

@@ -1,11 +1,22 @@
 """How the points of `twophase check` are judged, for clusters that are dear to set up."""
 
 import pytest
+from support.rights import PAGE
 
+from twophase.commit.naming import SinkName
+from twophase.errors import ConfigurationError
 from twophase.kafka.check_brokers import KEYS, release_finding, setting_findings, version_finding
+from twophase.kafka.check_setup import Setup
 from twophase.kafka.check_sink import owner_finding
-from twophase.kafka.check_topics import Replication, internal_findings, replication_finding
+from twophase.kafka.check_topics import (
+    Replication,
+    internal_findings,
+    replication_finding,
+    there_finding,
+)
 from twophase.kafka.findings import Level
+from twophase.kafka.needs import TABLES
+from twophase.kafka.rights import GROUP, TOPIC, TRANSACTIONAL_ID
 from twophase.kafka.sink_state import IdState, MarkerState, SinkState
 
 GOOD = dict(zip(KEYS, ("true", "900000", "10080", "604800000", "3", "3"), strict=True))
@@ -66,8 +77,8 @@ def test_internal_topics_of_a_new_cluster(brokers, verdict, said):
     assert all(said in each.said for each in found)
 
 
-def judged(brokers, *, timeout_ms=60_000, first=True):
-    found = setting_findings(brokers, timeout_ms, first=first)
+def judged(brokers, *, timeout_ms=60_000, first=True, may_grow=True):
+    found = setting_findings(brokers, timeout_ms, first=first, may_grow=may_grow)
     return {each.point: each for each in found if each.level is not Level.OK}
 
 
@@ -93,6 +104,7 @@ def test_settings_of_brokers(changed, how, point, verdict):
 def test_settings_that_may_not_be_read():
     """They are not known, and those of the other brokers are judged."""
     assert judged({1: GOOD}) == {}
+    assert judged({1: GOOD}, timeout_ms=900_000, may_grow=False) == {}
     assert judged({1: GOOD | {KEYS[0]: "false"}}, first=False) == {}
     found = judged({1: None, 2: GOOD | {KEYS[2]: "60"}})
     assert found["broker settings"].level is Level.UNKNOWN
@@ -119,5 +131,82 @@ def test_both_protocols_are_fit():
 )
 def test_who_owns_the_sink(exists, marker, verdict, said):
     """A new id is ok; one that is taken is said with its owner."""
-    found = owner_finding(SinkState("s", None, "twophase.s", exists, marker, IdState("none"), ()))
+    found = owner_finding(state(exists, marker))
     assert (found.level, said in found.said) == (verdict, True)
+
+
+def state(exists, marker, run_id=None):
+    return SinkState("s", run_id, "twophase.s", exists, marker, IdState("none"), ())
+
+
+@pytest.mark.parametrize(
+    ("run_id", "owner", "batch", "verdict", "said"),
+    [
+        (None, "q (task scope)", -1, Level.WARNING, "q (task scope) owns it, started then"),
+        ("r", "run", -1, Level.OK, "has written nothing yet"),
+        ("r", "run", 0, Level.WARNING, "it is done: its rows were written then"),
+        ("r", "run (task scope)", -1, Level.WARNING, "started in task scope then"),
+    ],
+)
+def test_who_owns_a_sink_by_task_or_a_run(run_id, owner, batch, verdict, said):
+    """Where the marker does not say what was written, nothing is said of it."""
+    marker = MarkerState("readable", "t", owner=owner, batch=batch, time="then")
+    found = owner_finding(state(exists=True, marker=marker, run_id=run_id))
+    assert (found.level, said in found.said) == (verdict, True)
+
+
+SETUPS = {
+    "batch": {},
+    "task": {"by_task": True},
+    "run": {"name": SinkName("s", "r")},
+    "run by task": {"name": SinkName("s", "r"), "by_task": True},
+    "all": {
+        "marker_topic": "m",
+        "dead_letter_topic": "d",
+        "source_group": "g",
+        "source_topics": ("a", "b"),
+    },
+}
+
+
+@pytest.mark.parametrize("given", SETUPS.values(), ids=SETUPS)
+def test_each_need_is_of_something_that_is_used(given):
+    """And nothing is used without a right on it: what is asked is all that there is."""
+    setup = Setup.of(**{"name": SinkName("s"), "topic": "t"} | given)
+    used = [(kind, name) for kind in (TOPIC, GROUP, TRANSACTIONAL_ID) for name in setup.used(kind)]
+    needs = setup.needs()
+    assert all(any(need.covers(*each) for each in used) for need in needs)
+    assert all(any(need.covers(*each) for need in needs) for each in used)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"dead_letter_topic": "t"}, "which is the sink's own topic"),
+        ({"dead_letter_topic": "a b"}, "dead_letter_topic is 'a b'; allowed are 1 to 249"),
+        ({"source_topics": ("a",)}, "no source_group is given"),
+        ({"source_group": "twophase.x"}, "does not begin with twophase."),
+        ({"source_group": "g", "by_task": True}, "leave source_group out"),
+        ({"source_group": "g", "name": SinkName("s", "r")}, "'g' in a batch job"),
+    ],
+)
+def test_what_the_sink_refuses_is_refused(given, said):
+    """Before any broker is asked."""
+    with pytest.raises(ConfigurationError, match=said):
+        Setup.of(**{"name": SinkName("s"), "topic": "t"} | given)
+
+
+@pytest.mark.parametrize("topic", ["a b", "x" * 250, "..", "__consumer_offsets"])
+def test_what_is_no_topic_s_name(topic):
+    """What a name may be is said, instead of an advice to look at the brokers."""
+    found = there_finding("topic", Setup.of(SinkName("s"), topic), topic, None)
+    assert found.level is Level.ERROR
+    assert "1 to 249 letters" in found.do
+
+
+def test_the_page_shows_what_is_asked():
+    """The tables of docs/security.md, row by row."""
+    for section, needs in TABLES.items():
+        text = PAGE.read_text().split(f"<!-- rights: {section} -->")[1].split("<!-- end")[0]
+        rows = [f"| {n.operation} | {n.kind} | `{n.name}` | {n.why} |" for n in needs]
+        assert text.strip().splitlines()[2:] == rows

@@ -1,5 +1,7 @@
 """What is wrong with a pipeline's file: told all at once, with line and column."""
 
+import pickle
+
 import pytest
 from unit.pipeline.files import RIGHT, changed, load, mistakes
 
@@ -247,6 +249,19 @@ def test_what_an_error_says(tmp_path):
     first, second = str(raised.value).splitlines()
     assert first.startswith(f"{path}:1:1: 'nam' is no key")
     assert second.startswith(f"{path}:6:5: source.kafka.topic is empty")
+
+
+def test_more_mistakes_than_are_shown(tmp_path):
+    """The first hundred, and how many there are beside them; one hundred are all."""
+    for count, more in ((100, 0), (101, 1), (130, 30)):
+        keys = "".join(f"wrong_{number}: x\n" for number in range(count))
+        with pytest.raises(PipelineWrong) as raised:
+            load(tmp_path, RIGHT + keys)
+        error = pickle.loads(pickle.dumps(raised.value))
+        assert (len(error.mistakes), error.more) == (100, more)
+        last = str(error).splitlines()[-1]
+        shown = last == f"{tmp_path / 'p.yaml'}: and {more} more mistakes, which are not shown"
+        assert shown == bool(more)
 
 
 def test_words_are_what_was_written(tmp_path):
