@@ -130,7 +130,7 @@ class TaskScope:
         decision = self._decided(batch, slot, tasks)
         decided_s = self._clock.now_s()
         self._watch.phase = Phase.COMMIT
-        self._commit(decision)
+        committed = self._commit(decision)
         self._watch.closes()
         committed_s = self._clock.now_s()
         self._turns.end()
@@ -139,12 +139,12 @@ class TaskScope:
         self._log.trim(number)
         return Ended(
             Outcome.COMMITTED,
-            decision.rows - decision.rejected_rows,
+            committed.rows - committed.rejected_rows,
             decided_s - began_s,
             committed_s - decided_s,
             tuple(self._warnings),
-            decision.bytes,
-            decision.rejected_rows,
+            committed.bytes,
+            committed.rejected_rows,
         )
 
     def _start(self, batch: Batch) -> Skip | int:
@@ -220,19 +220,22 @@ class TaskScope:
             raise self._replaced(batch.number, f"slot {slot} is taken, or a later batch is there")
         return decision
 
-    def _commit(self, decision: Decision) -> None:
-        """Commit everything that was decided, and say so in the log."""
+    def _commit(self, decision: Decision) -> Decision:
+        """Commit what was decided, say so in the log, and return what of it is in the store."""
         prepared = decision.prepared or ()
         with self._pool(min(_COMMITS_AT_ONCE, max(1, len(prepared)))) as pool:
             commits = [pool.submit(self._commit_one, each) for each in prepared]
-        failed = [commit.exception() for commit in commits]
-        for each, error in zip(prepared, failed, strict=True):
-            if isinstance(error, CommittableLost):
-                self._lost(decision, each, error)
-            elif error is not None:
-                self._check_not_replaced(decision, error)
-                raise error
+        told = [(each, commit.exception()) for each, commit in zip(prepared, commits, strict=True)]
+        failed = [error for _, error in told if error is not None]
+        self._check_not_replaced(decision, failed)
+        lost = [(each, error) for each, error in told if isinstance(error, CommittableLost)]
+        others = [error for error in failed if not isinstance(error, CommittableLost)]
+        if lost:
+            self._lost(decision, lost, others)
+        if others:
+            raise others[0]
         self._log.record_done(decision)
+        return replace(decision, prepared=tuple(each for each, error in told if error is None))
 
     def _commit_one(self, prepared: Prepared) -> None:
         pause_s = _FIRST_PAUSE_S
@@ -246,37 +249,57 @@ class TaskScope:
             pause_s *= 2
         return self._sink.commit(prepared.committable)
 
-    def _lost(self, decision: Decision, lost: Prepared, error: CommittableLost) -> None:
-        """Stop, or leave a record and go on."""
-        self._check_not_replaced(decision, error)
-        what = (
-            f"{lost.rows} rows of task {lost.task} of batch {decision.batch} were decided on and "
-            f"the store has dropped them ({error.message}); transaction {lost.name}"
-        )
+    def _lost(
+        self,
+        decision: Decision,
+        lost: list[tuple[Prepared, CommittableLost]],
+        others: list[BaseException],
+    ) -> None:
+        """Stop and say all that is missing, or leave a record of each and go on."""
         if self._on_lost is OnLost.RECORD:
-            place = self._log.record_lost(decision, lost, error.message)
-            self._warnings.append(f"{what}; recorded in {place}")
+            for each, error in lost:
+                place = self._log.record_lost(decision, each, error.message)
+                self._warnings.append(
+                    f"{_lost_rows(decision, each, error)}; decided on, and the store has dropped "
+                    f"them; recorded in {place}"
+                )
             return
+        prepared = decision.prepared or ()
+        committed = len(prepared) - len(lost) - len(others)
+        rest = "all else of the batch is committed" if committed else "nothing else is in the batch"
+        if others:
+            rest = (
+                f"of all else {committed} are committed and {len(others)} are not yet, which the "
+                f"next start asks for again ({'; '.join(map(str, others))})"
+            )
         raise CommittableLost(
-            f"{what}; all else of the batch is committed or will be; the whole decision is in "
-            f"{self._root}; write these rows by hand, or run the batch's source again for this "
-            'task alone; then start with on_lost="record", which notes the loss there and goes on',
+            f"{sum(each.rows for each, _ in lost)} rows in {len(lost)} of {len(prepared)} "
+            f"transactions of batch {decision.batch} were decided on and the store has dropped "
+            f"them: {'; '.join(_lost_rows(decision, *each) for each in lost)}; {rest}; the whole "
+            f"decision is in {self._root}; write these rows by hand, or run the batch's source "
+            'again for these tasks alone; then start with on_lost="record", which notes the loss '
+            "there and goes on",
             prefix=self._prefix,
             batch=decision.batch,
-            task=lost.task,
-            committable=lost.committable,
-        ) from error
+            tasks=[each.task for each, _ in lost],
+            committables=[each.committable for each, _ in lost],
+        ) from lost[0][1]
 
-    def _check_not_replaced(self, decision: Decision, error: BaseException) -> None:
+    def _check_not_replaced(self, decision: Decision, failed: list[BaseException]) -> None:
         """Raise `Fenced` where the store may refuse only because others have long gone on."""
-        if not isinstance(error, CommittableLost | CommitOutcomeUnknown):
+        for error in failed:
+            # A store that fences by itself knows better than whatever else was found.
+            if isinstance(error, Fenced) or not isinstance(error, Exception):
+                raise error
+        refused = [e for e in failed if isinstance(e, CommittableLost | CommitOutcomeUnknown)]
+        if not refused:
             return
         if self._log.is_done(decision) or not self._log.is_latest(decision.batch):
             raise Fenced(
                 f"another driver has committed batch {decision.batch} and gone on; this one stops",
                 prefix=self._prefix,
                 epoch=self._epoch,
-            ) from error
+            ) from refused[0]
 
     def _turn(self, number: int) -> Turn:
         return Turn(self._prefix, self._epoch, number)
@@ -316,6 +339,13 @@ def _check_tasks(prepared: list[Prepared]) -> None:
     tasks = [each.task for each in prepared]
     if len(set(tasks)) != len(tasks):
         raise ProtocolViolation(f"two attempts of one task won: {sorted(tasks)}")
+
+
+def _lost_rows(decision: Decision, lost: Prepared, error: CommittableLost) -> str:
+    return (
+        f"{lost.rows} rows of task {lost.task} of batch {decision.batch}, transaction {lost.name} "
+        f"({error.message})"
+    )
 
 
 def _alarm(limit_s: float | None, number: int) -> Callable[[], None]:

@@ -1,18 +1,15 @@
 """The driver's loop of task scope: what it decides, retries, records and refuses."""
 
-import json
 import logging
 import threading
-from dataclasses import dataclass, field
 
 import pytest
+from support.scopes import PREFIX, Moving, Recording, Tasks, batch, scope_over
 
 from twophase.call_watch import CallWatch, Phase, Recovery
-from twophase.clock import Clock
 from twophase.commit.attempts import Attempt, Stale
 from twophase.commit.effects import Outcome
 from twophase.commit.naming import SinkName
-from twophase.commit.recovery import Batch
 from twophase.errors import (
     CommitOutcomeUnknown,
     CommitRejected,
@@ -24,77 +21,10 @@ from twophase.errors import (
     TransactionExpired,
     WrongBatch,
 )
-from twophase.log.decision import Prepared
 from twophase.log.decisions import DecisionLog
 from twophase.observe import TASK, scope_record
-from twophase.task_scope import OnLost, TaskScope
+from twophase.task_scope import OnLost
 from twophase.testing import LocalFolder
-from twophase.two_phase import TwoPhaseCommitSink
-
-PREFIX = "twophase.orders//"
-
-
-class Moving(Clock):
-    """Time that passes only by sleeping."""
-
-    def __init__(self):
-        self.at_s = 1000.0
-
-    def now_s(self):
-        return self.at_s
-
-    def wall_ms(self):
-        return 0
-
-    def sleep(self, seconds):
-        self.at_s += seconds
-
-
-class Recording(TwoPhaseCommitSink):
-    """A store that says what it was asked for, and fails as it is told."""
-
-    def __init__(self):
-        self.calls = []
-        self.failing = {}
-        self.lock = threading.Lock()
-
-    def begin(self, attempt):
-        raise NotImplementedError
-
-    write = prepare = abort = begin
-
-    def commit(self, committable):
-        with self.lock:
-            self.calls.append(("commit", committable["task"]))
-            errors = self.failing.get(committable["task"], [])
-            if errors:
-                raise errors.pop(0)
-
-    def recover(self, stale):
-        self.calls.append(("recover", stale.epoch, stale.batch))
-
-    def confirm(self, committables):
-        self.calls.append(("confirm", len(committables)))
-
-
-@dataclass
-class Tasks:
-    """Tasks that have prepared what they are told, and how long they took."""
-
-    clock: Clock = field(default_factory=Moving)
-    tasks: tuple = (0, 1)
-    takes_s: float = 0
-    meanwhile: object = None
-    executed: int = 0
-
-    def run(self, turn):
-        self.clock.sleep(self.takes_s)
-        if self.meanwhile:
-            self.meanwhile()
-        return [Prepared(n, turn.attempt(n, 5).name, 10, {"task": n}) for n in self.tasks]
-
-    def execute(self):
-        self.executed += 1
 
 
 @pytest.fixture
@@ -118,12 +48,7 @@ def clock():
 @pytest.fixture
 def scope_of(folder, sink, clock):
     """Make a driver of the sink."""
-    return lambda **more: TaskScope(sink, DecisionLog(folder), PREFIX, clock=clock, **more)
-
-
-def batch(number, *, first_try=True):
-    """A batch of the query."""
-    return Batch("query", number, f"h{number}", first_try=first_try)
+    return lambda **more: scope_over(folder, sink, clock, **more)
 
 
 def test_the_way_of_a_batch(scope_of, sink, folder):
@@ -206,31 +131,6 @@ def test_what_a_call_shows_while_it_goes_on(scope_of, sink, folder):
     assert (record.outcome, record.recovery) == ("skipped", "committed-again")
     # How many bytes they were is not a part of the log.
     assert all(b'"bytes"' not in folder.read(name) for name in folder.names())
-
-
-def test_rows_that_are_lost_stop_the_query(scope_of, sink):
-    """At every start, with all that a person needs, until that person decides."""
-    sink.failing = {1: [CommittableLost("expired")] * 2}
-    for number in range(2):
-        with pytest.raises(CommittableLost) as found:
-            scope_of().write(f"run-{number}", batch(0, first_try=not number), Tasks())
-        text = str(found.value)
-        assert all(
-            word in text for word in ("10 rows of task 1 of batch 0", "expired", "/0000000001/")
-        )
-        assert found.value.ids["committable"] == {"task": 1}
-    assert sink.calls.count(("commit", 0)) == 2
-
-
-def test_rows_that_are_lost_are_recorded_by_choice(scope_of, sink, folder):
-    """The query goes on, and what is missing stays written down."""
-    sink.failing = {1: [CommittableLost("expired")]}
-    ended = scope_of(on_lost=OnLost.RECORD).write("run", batch(0), Tasks())
-    assert len(ended.warnings) == 1
-    (name,) = (name for name in folder.names() if name.startswith("lost-"))
-    record = json.loads(folder.read(name).split(b"\n")[1])
-    assert (record["task"], record["rows"], record["why"]) == (1, 10, "expired")
-    assert name in ended.warnings[0]
 
 
 def test_an_outcome_that_cannot_be_told_is_no_loss(scope_of, sink, folder):
