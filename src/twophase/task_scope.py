@@ -20,12 +20,11 @@ from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from enum import StrEnum
-from threading import Timer
 from typing import Any, Final, Protocol
 
 from twophase.call_watch import CallWatch, Phase, Recovery
 from twophase.clock import Clock
-from twophase.commit.attempts import Stale, Turn
+from twophase.commit.attempts import Stale, Turn, name_of
 from twophase.commit.effects import Outcome
 from twophase.commit.recovery import Batch
 from twophase.commit.turns import Ended, Turns
@@ -42,6 +41,7 @@ from twophase.log.decision import Decision, Prepared
 from twophase.log.decisions import DecisionLog
 from twophase.log.verdict import Skip, judge
 from twophase.options import one_of
+from twophase.time_limit import TimeLimit
 from twophase.two_phase import TwoPhaseCommitSink
 
 _log = logging.getLogger("twophase")
@@ -50,9 +50,6 @@ _ROUNDS_MAX: Final = 100
 _COMMITS_AT_ONCE: Final = 8
 _COMMIT_TRIES: Final = 6
 _FIRST_PAUSE_S: Final = 0.1
-_WARN_AT: Final = 0.8
-# What is decided must still be committed in time: nothing is decided in the last twentieth.
-_DECIDED_BY: Final = 0.95
 
 
 class OnLost(StrEnum):
@@ -70,8 +67,11 @@ class OnLost(StrEnum):
 class Tasks(Protocol):
     """The tasks of one batch."""
 
-    def run(self, turn: Turn) -> list[Prepared]:
-        """Run all, and return what the winning attempt of each has prepared, if it had rows."""
+    def run(self, turn: Turn, anew: Callable[[], None]) -> list[Prepared]:
+        """Run all, and return what the winning attempt of each has prepared, if it had rows.
+
+        Before all of them are run once more, `anew` ends what they have begun.
+        """
 
     def execute(self) -> None:
         """Execute the plan and write nothing."""
@@ -100,6 +100,7 @@ class TaskScope:
         self._turns = Turns(prefix)
         self._warnings: list[str] = []
         self._watch = CallWatch()
+        self._limit = TimeLimit(self._clock, None, lambda _: None)
 
     def write(
         self, run_id: str, batch: Batch, tasks: Tasks, watch: CallWatch | None = None
@@ -127,10 +128,13 @@ class TaskScope:
                 return Ended(Outcome.SKIPPED, 0, 0.0, 0.0, tuple(self._warnings))
             slot = verdict
         began_s = self._clock.now_s()
-        decision = self._decided(batch, slot, tasks)
-        decided_s = self._clock.now_s()
-        self._watch.phase = Phase.COMMIT
-        committed = self._commit(decision)
+        try:
+            decision = self._decided(batch, slot, tasks)
+            decided_s = self._clock.now_s()
+            self._watch.phase = Phase.COMMIT
+            committed = self._commit(decision)
+        finally:
+            self._limit.ends()
         self._watch.closes()
         committed_s = self._clock.now_s()
         self._turns.end()
@@ -187,25 +191,29 @@ class TaskScope:
 
     def _decided(self, batch: Batch, slot: int, tasks: Tasks) -> Decision:
         """Run the tasks and decide; from the return on the batch counts as written."""
-        began_s = self._clock.now_s()
         limit_s = self._sink.time_limit_s
-        alarm = _alarm(limit_s, batch.number)
         turn = self._turn(batch.number)
         self._watch.phase = Phase.SEND
+        self._limit = TimeLimit(
+            self._clock, limit_s, lambda spent_s: self._warn(batch.number, spent_s)
+        )
         # Tasks begin theirs later than this: none of them is older.
-        self._watch.opens(limit_s)
+        self._opens()
+
+        def anew() -> None:
+            self._sink.recover(turn.stale)
+            self._opens()
+
         try:
-            prepared = tasks.run(replace(turn, given=self._sink.open(turn)))
+            prepared = tasks.run(replace(turn, given=self._sink.open(turn)), anew)
             _check_tasks(prepared)
             self._sink.confirm([each.committable for each in prepared])
         except Exception:
             # Nothing of it is decided, nor will be: a store should not have to hold it.
             self._end_lost(turn.stale)
             raise
-        finally:
-            alarm()
-        spent_s = self._clock.now_s() - began_s
-        if limit_s is not None and spent_s >= limit_s * _DECIDED_BY:
+        if self._limit.is_too_late:
+            spent_s = self._limit.spent_s
             self._end_lost(turn.stale)
             raise TransactionExpired(
                 f"the tasks of batch {batch.number} took {spent_s:.0f} s and the store keeps a "
@@ -219,6 +227,21 @@ class TaskScope:
             self._end_lost(turn.stale)
             raise self._replaced(batch.number, f"slot {slot} is taken, or a later batch is there")
         return decision
+
+    def _opens(self) -> None:
+        """Count the age of what the tasks begin from now on."""
+        self._watch.closes()
+        self._watch.opens(self._sink.time_limit_s)
+        self._limit.begins()
+
+    def _warn(self, number: int, spent_s: float) -> None:
+        """Say at once what the batch's record says only when all is over, or lost."""
+        text = (
+            f"transactions of batch {number} of sink {name_of(self._prefix).sink_id} are open for "
+            f"{spent_s:g} s of the {self._sink.time_limit_s:g} s that the store keeps them"
+        )
+        self._warnings.append(text)
+        _log.warning(text)
 
     def _commit(self, decision: Decision) -> Decision:
         """Commit what was decided, say so in the log, and return what of it is in the store."""
@@ -346,15 +369,3 @@ def _lost_rows(decision: Decision, lost: Prepared, error: CommittableLost) -> st
         f"{lost.rows} rows of task {lost.task} of batch {decision.batch}, transaction {lost.name} "
         f"({error.message})"
     )
-
-
-def _alarm(limit_s: float | None, number: int) -> Callable[[], None]:
-    """Warn once most of the time limit is spent; return how to call that off."""
-    if limit_s is None:
-        return lambda: None
-    text = "batch %d has used %.0f s of the %.0f s that the store keeps a transaction"
-    after_s = limit_s * _WARN_AT
-    timer = Timer(after_s, _log.warning, (text, number, after_s, limit_s))
-    timer.daemon = True
-    timer.start()
-    return timer.cancel

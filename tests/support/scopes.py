@@ -14,10 +14,11 @@ PREFIX = "twophase.orders//"
 
 
 class Moving(Clock):
-    """Time that passes only by sleeping."""
+    """Time that passes only by sleeping, and wakes who asked for it on its way."""
 
     def __init__(self):
         self.at_s = 1000.0
+        self.alarms = []
 
     def now_s(self):
         return self.at_s
@@ -27,6 +28,14 @@ class Moving(Clock):
 
     def sleep(self, seconds):
         self.at_s += seconds
+        for alarm in [each for each in self.alarms if each[0] <= self.at_s]:
+            self.alarms.remove(alarm)
+            alarm[1]()
+
+    def after(self, seconds, act):
+        alarm = (self.at_s + seconds, act)
+        self.alarms.append(alarm)
+        return lambda: alarm in self.alarms and self.alarms.remove(alarm)
 
 
 class Recording(TwoPhaseCommitSink):
@@ -58,16 +67,20 @@ class Recording(TwoPhaseCommitSink):
 
 @dataclass
 class Tasks:
-    """Tasks that have prepared what they are told, and how long they took."""
+    """Tasks that have prepared what they are told, and how long they took, run by run."""
 
     clock: Clock = field(default_factory=Moving)
     tasks: tuple = (0, 1)
     takes_s: float = 0
     meanwhile: object = None
     executed: int = 0
+    runs: int = 1
 
-    def run(self, turn):
-        self.clock.sleep(self.takes_s)
+    def run(self, turn, anew):
+        for number in range(self.runs):
+            if number:
+                anew()
+            self.clock.sleep(self.takes_s)
         if self.meanwhile:
             self.meanwhile()
         return [Prepared(n, turn.attempt(n, 5).name, 10, {"task": n}) for n in self.tasks]

@@ -146,7 +146,7 @@ def test_what_is_recorded_is_done_only_with_all_else(scope_of, sink, folder):
 class Putting(Tasks):
     """Tasks with 10 rows of 100 bytes each, which have put as many aside as their number says."""
 
-    def run(self, turn):
+    def run(self, turn, _anew):
         return [
             Prepared(n, turn.attempt(n, 5).name, 10, {"task": n, "rejected_rows": n}, 1_000)
             for n in self.tasks

@@ -1,7 +1,7 @@
 """The driver's loop of task scope: what it decides, retries, records and refuses."""
 
-import logging
 import threading
+import time
 
 import pytest
 from support.scopes import PREFIX, Moving, Recording, Tasks, batch, scope_over
@@ -23,7 +23,7 @@ from twophase.errors import (
 )
 from twophase.log.decisions import DecisionLog
 from twophase.observe import TASK, scope_record
-from twophase.task_scope import OnLost
+from twophase.task_scope import _COMMITS_AT_ONCE, OnLost
 from twophase.testing import LocalFolder
 
 
@@ -207,33 +207,6 @@ def test_a_slot_that_was_trimmed_decides_nothing(scope_of, sink, folder):
     assert sorted(sink.calls).count(("commit", 0)) == 1
 
 
-def test_a_batch_without_time_left_is_refused(scope_of, sink, clock):
-    """Nothing is decided, and what was prepared is ended at once."""
-    sink.time_limit_s = 60
-    with pytest.raises(TransactionExpired, match="took 58 s and the store keeps"):
-        scope_of().write("run", batch(0), Tasks(clock, takes_s=58))
-    assert sink.calls[-1] == ("recover", 1, 0)
-    assert not [call for call in sink.calls if call[0] == "commit"]
-    assert scope_of().write("run", batch(0), Tasks(clock, takes_s=56)).rows == 20
-
-
-def test_the_time_limit_warns_before(scope_of, sink, caplog):
-    """At four fifths of it, while the tasks still run."""
-    sink.time_limit_s = 0.05
-    warned = threading.Event()
-    caplog.set_level(logging.WARNING, "twophase")
-
-    def wait():
-        for _ in range(500):
-            if "of the 0 s that the store keeps" in caplog.text:
-                return warned.set()
-            threading.Event().wait(0.01)
-        return None
-
-    scope_of().write("run", batch(0), Tasks(meanwhile=wait))
-    assert warned.is_set()
-
-
 def test_a_batch_is_written_once_in_a_run(scope_of):
     """Two calls for two halves of a batch would have one decision: the second would be lost."""
     scope = scope_of()
@@ -368,9 +341,9 @@ def test_a_sink_is_owned_and_opened(scope_of, sink):
     sink.open = lambda turn: ("opened", turn.batch)
 
     class Looking(Tasks):
-        def run(self, turn):
+        def run(self, turn, anew):
             given.append(turn.attempt(0, 0).given)
-            return super().run(turn)
+            return super().run(turn, anew)
 
     scope = scope_of()
     for number in range(2):
@@ -407,3 +380,31 @@ def test_on_lost_is_one_of_two():
     assert OnLost.parse("Record") is OnLost.RECORD
     with pytest.raises(ConfigurationError, match="on_lost='ignore' is not allowed; write one of"):
         OnLost.parse("ignore")
+
+
+class Crowded(Recording):
+    """A store that counts how many commits it has at once, of which none ends alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.pairs = threading.Barrier(2)
+        self.inside, self.most = 0, 0
+
+    def commit(self, committable):
+        with self.lock:
+            self.inside += 1
+            self.most = max(self.most, self.inside)
+        self.pairs.wait(30)
+        # Time enough for all that are let in.
+        time.sleep(0.1)
+        with self.lock:
+            self.inside -= 1
+        super().commit(committable)
+
+
+def test_commits_go_side_by_side_and_not_all_at_once(folder, clock):
+    """One after another they would wait for ever here; and a store bears only so many."""
+    sink = Crowded()
+    scope_over(folder, sink, clock).write("run", batch(0), Tasks(tasks=range(20)))
+    assert sorted(call[1] for call in sink.calls if call[0] == "commit") == list(range(20))
+    assert 1 < sink.most <= _COMMITS_AT_ONCE < 20
