@@ -5,6 +5,7 @@ import re
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 from uuid import uuid4
 
@@ -142,6 +143,29 @@ def test_an_empty_batch(spark, sink_of, tmp_path):
     assert not (tmp_path / "target").exists()
 
 
+class Limited(ParquetFolder):
+    """Keeps transactions for a while only, and takes most of it for each."""
+
+    time_limit_s = 12.0
+
+    def begin(self, attempt):
+        time.sleep(7)
+        return super().begin(attempt)
+
+
+@pytest.mark.long
+def test_rows_that_are_weighed_after_all_have_all_the_time(spark, tmp_path):
+    """A heavy row ends the first run of the tasks; what that took is not held against the next."""
+    began_s = time.monotonic()
+    sink = TaskSink(Limited(tmp_path / "target"), sink_id="s", decisions=str(tmp_path / "log"))
+    text = "IF(id = 15000, repeat('x', 20000), '') AS text"
+    frame = spark.range(20_000, numPartitions=1).selectExpr("id", text)
+    assert sink.write(frame, run_id="r").rows == 20_000
+    assert time.monotonic() - began_s > 14, "the tasks ran once"
+    assert ids_in(tmp_path / "target") == list(range(20_000))
+    assert staged(tmp_path / "target") == []
+
+
 class Picky(ParquetFolder):
     """Takes one column."""
 
@@ -215,9 +239,9 @@ class Killed:
 def test_killed_between_two_commits(tmp_path):
     """After the decision and its first commit; and a worker that dies after it has prepared."""
     killed = Killed(tmp_path)
-    # Three steps take an epoch; a look, a void slot and a look at later ones, a recovery; two
+    # Four steps take an epoch; a look, a void slot and a look at later ones, a recovery; two
     # decide; the first commit.
-    code, said = killed.run(die_at=10, after=True)
+    code, said = killed.run(die_at=11, after=True)
     assert code == -9, said
     assert 0 < len(ids_in(killed.target)) < 5
     code, said = killed.run(worker_dies=str(tmp_path / "died"))
