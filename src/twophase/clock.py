@@ -1,6 +1,8 @@
 """The time, as whoever waits for a store sees it."""
 
 import time
+from collections.abc import Callable
+from threading import Timer
 
 
 class Clock:
@@ -17,3 +19,10 @@ class Clock:
     def sleep(self, seconds: float) -> None:
         """Return after this time."""
         time.sleep(seconds)
+
+    def after(self, seconds: float, act: Callable[[], None]) -> Callable[[], None]:
+        """Act once after this time, in a thread of its own; return how to call that off."""
+        timer = Timer(seconds, act)
+        timer.daemon = True
+        timer.start()
+        return timer.cancel

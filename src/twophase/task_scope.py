@@ -20,12 +20,11 @@ from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from enum import StrEnum
-from threading import Timer
 from typing import Any, Final, Protocol
 
 from twophase.call_watch import CallWatch, Phase, Recovery
 from twophase.clock import Clock
-from twophase.commit.attempts import Stale, Turn
+from twophase.commit.attempts import Stale, Turn, name_of
 from twophase.commit.effects import Outcome
 from twophase.commit.recovery import Batch
 from twophase.commit.turns import Ended, Turns
@@ -42,6 +41,7 @@ from twophase.log.decision import Decision, Prepared
 from twophase.log.decisions import DecisionLog
 from twophase.log.verdict import Skip, judge
 from twophase.options import one_of
+from twophase.time_limit import TimeLimit
 from twophase.two_phase import TwoPhaseCommitSink
 
 _log = logging.getLogger("twophase")
@@ -50,9 +50,6 @@ _ROUNDS_MAX: Final = 100
 _COMMITS_AT_ONCE: Final = 8
 _COMMIT_TRIES: Final = 6
 _FIRST_PAUSE_S: Final = 0.1
-_WARN_AT: Final = 0.8
-# What is decided must still be committed in time: nothing is decided in the last twentieth.
-_DECIDED_BY: Final = 0.95
 
 
 class OnLost(StrEnum):
@@ -70,8 +67,11 @@ class OnLost(StrEnum):
 class Tasks(Protocol):
     """The tasks of one batch."""
 
-    def run(self, turn: Turn) -> list[Prepared]:
-        """Run all, and return what the winning attempt of each has prepared, if it had rows."""
+    def run(self, turn: Turn, anew: Callable[[], None]) -> list[Prepared]:
+        """Run all, and return what the winning attempt of each has prepared, if it had rows.
+
+        Before all of them are run once more, `anew` ends what they have begun.
+        """
 
     def execute(self) -> None:
         """Execute the plan and write nothing."""
@@ -100,6 +100,7 @@ class TaskScope:
         self._turns = Turns(prefix)
         self._warnings: list[str] = []
         self._watch = CallWatch()
+        self._limit = TimeLimit(self._clock, None, lambda _: None)
 
     def write(
         self, run_id: str, batch: Batch, tasks: Tasks, watch: CallWatch | None = None
@@ -127,10 +128,13 @@ class TaskScope:
                 return Ended(Outcome.SKIPPED, 0, 0.0, 0.0, tuple(self._warnings))
             slot = verdict
         began_s = self._clock.now_s()
-        decision = self._decided(batch, slot, tasks)
-        decided_s = self._clock.now_s()
-        self._watch.phase = Phase.COMMIT
-        self._commit(decision)
+        try:
+            decision = self._decided(batch, slot, tasks)
+            decided_s = self._clock.now_s()
+            self._watch.phase = Phase.COMMIT
+            committed = self._commit(decision)
+        finally:
+            self._limit.ends()
         self._watch.closes()
         committed_s = self._clock.now_s()
         self._turns.end()
@@ -139,12 +143,12 @@ class TaskScope:
         self._log.trim(number)
         return Ended(
             Outcome.COMMITTED,
-            decision.rows - decision.rejected_rows,
+            committed.rows - committed.rejected_rows,
             decided_s - began_s,
             committed_s - decided_s,
             tuple(self._warnings),
-            decision.bytes,
-            decision.rejected_rows,
+            committed.bytes,
+            committed.rejected_rows,
         )
 
     def _start(self, batch: Batch) -> Skip | int:
@@ -187,25 +191,29 @@ class TaskScope:
 
     def _decided(self, batch: Batch, slot: int, tasks: Tasks) -> Decision:
         """Run the tasks and decide; from the return on the batch counts as written."""
-        began_s = self._clock.now_s()
         limit_s = self._sink.time_limit_s
-        alarm = _alarm(limit_s, batch.number)
         turn = self._turn(batch.number)
         self._watch.phase = Phase.SEND
+        self._limit = TimeLimit(
+            self._clock, limit_s, lambda spent_s: self._warn(batch.number, spent_s)
+        )
         # Tasks begin theirs later than this: none of them is older.
-        self._watch.opens(limit_s)
+        self._opens()
+
+        def anew() -> None:
+            self._sink.recover(turn.stale)
+            self._opens()
+
         try:
-            prepared = tasks.run(replace(turn, given=self._sink.open(turn)))
+            prepared = tasks.run(replace(turn, given=self._sink.open(turn)), anew)
             _check_tasks(prepared)
             self._sink.confirm([each.committable for each in prepared])
         except Exception:
             # Nothing of it is decided, nor will be: a store should not have to hold it.
             self._end_lost(turn.stale)
             raise
-        finally:
-            alarm()
-        spent_s = self._clock.now_s() - began_s
-        if limit_s is not None and spent_s >= limit_s * _DECIDED_BY:
+        if self._limit.is_too_late:
+            spent_s = self._limit.spent_s
             self._end_lost(turn.stale)
             raise TransactionExpired(
                 f"the tasks of batch {batch.number} took {spent_s:.0f} s and the store keeps a "
@@ -220,19 +228,37 @@ class TaskScope:
             raise self._replaced(batch.number, f"slot {slot} is taken, or a later batch is there")
         return decision
 
-    def _commit(self, decision: Decision) -> None:
-        """Commit everything that was decided, and say so in the log."""
+    def _opens(self) -> None:
+        """Count the age of what the tasks begin from now on."""
+        self._watch.closes()
+        self._watch.opens(self._sink.time_limit_s)
+        self._limit.begins()
+
+    def _warn(self, number: int, spent_s: float) -> None:
+        """Say at once what the batch's record says only when all is over, or lost."""
+        text = (
+            f"transactions of batch {number} of sink {name_of(self._prefix).sink_id} are open for "
+            f"{spent_s:g} s of the {self._sink.time_limit_s:g} s that the store keeps them"
+        )
+        self._warnings.append(text)
+        _log.warning(text)
+
+    def _commit(self, decision: Decision) -> Decision:
+        """Commit what was decided, say so in the log, and return what of it is in the store."""
         prepared = decision.prepared or ()
         with self._pool(min(_COMMITS_AT_ONCE, max(1, len(prepared)))) as pool:
             commits = [pool.submit(self._commit_one, each) for each in prepared]
-        failed = [commit.exception() for commit in commits]
-        for each, error in zip(prepared, failed, strict=True):
-            if isinstance(error, CommittableLost):
-                self._lost(decision, each, error)
-            elif error is not None:
-                self._check_not_replaced(decision, error)
-                raise error
+        told = [(each, commit.exception()) for each, commit in zip(prepared, commits, strict=True)]
+        failed = [error for _, error in told if error is not None]
+        self._check_not_replaced(decision, failed)
+        lost = [(each, error) for each, error in told if isinstance(error, CommittableLost)]
+        others = [error for error in failed if not isinstance(error, CommittableLost)]
+        if lost:
+            self._lost(decision, lost, others)
+        if others:
+            raise others[0]
         self._log.record_done(decision)
+        return replace(decision, prepared=tuple(each for each, error in told if error is None))
 
     def _commit_one(self, prepared: Prepared) -> None:
         pause_s = _FIRST_PAUSE_S
@@ -246,37 +272,57 @@ class TaskScope:
             pause_s *= 2
         return self._sink.commit(prepared.committable)
 
-    def _lost(self, decision: Decision, lost: Prepared, error: CommittableLost) -> None:
-        """Stop, or leave a record and go on."""
-        self._check_not_replaced(decision, error)
-        what = (
-            f"{lost.rows} rows of task {lost.task} of batch {decision.batch} were decided on and "
-            f"the store has dropped them ({error.message}); transaction {lost.name}"
-        )
+    def _lost(
+        self,
+        decision: Decision,
+        lost: list[tuple[Prepared, CommittableLost]],
+        others: list[BaseException],
+    ) -> None:
+        """Stop and say all that is missing, or leave a record of each and go on."""
         if self._on_lost is OnLost.RECORD:
-            place = self._log.record_lost(decision, lost, error.message)
-            self._warnings.append(f"{what}; recorded in {place}")
+            for each, error in lost:
+                place = self._log.record_lost(decision, each, error.message)
+                self._warnings.append(
+                    f"{_lost_rows(decision, each, error)}; decided on, and the store has dropped "
+                    f"them; recorded in {place}"
+                )
             return
+        prepared = decision.prepared or ()
+        committed = len(prepared) - len(lost) - len(others)
+        rest = "all else of the batch is committed" if committed else "nothing else is in the batch"
+        if others:
+            rest = (
+                f"of all else {committed} are committed and {len(others)} are not yet, which the "
+                f"next start asks for again ({'; '.join(map(str, others))})"
+            )
         raise CommittableLost(
-            f"{what}; all else of the batch is committed or will be; the whole decision is in "
-            f"{self._root}; write these rows by hand, or run the batch's source again for this "
-            'task alone; then start with on_lost="record", which notes the loss there and goes on',
+            f"{sum(each.rows for each, _ in lost)} rows in {len(lost)} of {len(prepared)} "
+            f"transactions of batch {decision.batch} were decided on and the store has dropped "
+            f"them: {'; '.join(_lost_rows(decision, *each) for each in lost)}; {rest}; the whole "
+            f"decision is in {self._root}; write these rows by hand, or run the batch's source "
+            'again for these tasks alone; then start with on_lost="record", which notes the loss '
+            "there and goes on",
             prefix=self._prefix,
             batch=decision.batch,
-            task=lost.task,
-            committable=lost.committable,
-        ) from error
+            tasks=[each.task for each, _ in lost],
+            committables=[each.committable for each, _ in lost],
+        ) from lost[0][1]
 
-    def _check_not_replaced(self, decision: Decision, error: BaseException) -> None:
+    def _check_not_replaced(self, decision: Decision, failed: list[BaseException]) -> None:
         """Raise `Fenced` where the store may refuse only because others have long gone on."""
-        if not isinstance(error, CommittableLost | CommitOutcomeUnknown):
+        for error in failed:
+            # A store that fences by itself knows better than whatever else was found.
+            if isinstance(error, Fenced) or not isinstance(error, Exception):
+                raise error
+        refused = [e for e in failed if isinstance(e, CommittableLost | CommitOutcomeUnknown)]
+        if not refused:
             return
         if self._log.is_done(decision) or not self._log.is_latest(decision.batch):
             raise Fenced(
                 f"another driver has committed batch {decision.batch} and gone on; this one stops",
                 prefix=self._prefix,
                 epoch=self._epoch,
-            ) from error
+            ) from refused[0]
 
     def _turn(self, number: int) -> Turn:
         return Turn(self._prefix, self._epoch, number)
@@ -318,13 +364,8 @@ def _check_tasks(prepared: list[Prepared]) -> None:
         raise ProtocolViolation(f"two attempts of one task won: {sorted(tasks)}")
 
 
-def _alarm(limit_s: float | None, number: int) -> Callable[[], None]:
-    """Warn once most of the time limit is spent; return how to call that off."""
-    if limit_s is None:
-        return lambda: None
-    text = "batch %d has used %.0f s of the %.0f s that the store keeps a transaction"
-    after_s = limit_s * _WARN_AT
-    timer = Timer(after_s, _log.warning, (text, number, after_s, limit_s))
-    timer.daemon = True
-    timer.start()
-    return timer.cancel
+def _lost_rows(decision: Decision, lost: Prepared, error: CommittableLost) -> str:
+    return (
+        f"{lost.rows} rows of task {lost.task} of batch {decision.batch}, transaction {lost.name} "
+        f"({error.message})"
+    )

@@ -41,7 +41,8 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
     log.
 
     **Time.** `time_limit_s` is how long the store keeps a transaction from `begin` on; None means
-    for ever. A batch whose tasks took 95 % of it is not decided: commits need time too.
+    for ever. At 80 % of it the driver warns. A batch whose tasks took 95 % of it is not decided:
+    commits need time too. Where the tasks run again, only the last run counts.
 
     Raise `StoreUnavailable` where trying again may help; of any other error of `commit` the driver
     makes no second try, and the query stops.

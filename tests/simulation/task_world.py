@@ -116,7 +116,7 @@ class Tasks:
     def __init__(self, process, number):
         self.process, self.number = process, number
 
-    def run(self, turn):
+    def run(self, turn, _anew):
         found = []
         world = self.process.world
         rows = pa.RecordBatch.from_pydict({"id": [1]})

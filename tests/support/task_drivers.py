@@ -37,7 +37,7 @@ class Tasks:
     losers: int = 0
     after: object = None
 
-    def run(self, turn):
+    def run(self, turn, _anew):
         found = []
         for task in range(self.count):
             for attempt in range(self.losers + 1):

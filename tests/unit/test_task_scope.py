@@ -1,18 +1,15 @@
 """The driver's loop of task scope: what it decides, retries, records and refuses."""
 
-import json
-import logging
 import threading
-from dataclasses import dataclass, field
+import time
 
 import pytest
+from support.scopes import PREFIX, Moving, Recording, Tasks, batch, scope_over
 
 from twophase.call_watch import CallWatch, Phase, Recovery
-from twophase.clock import Clock
 from twophase.commit.attempts import Attempt, Stale
 from twophase.commit.effects import Outcome
 from twophase.commit.naming import SinkName
-from twophase.commit.recovery import Batch
 from twophase.errors import (
     CommitOutcomeUnknown,
     CommitRejected,
@@ -24,77 +21,10 @@ from twophase.errors import (
     TransactionExpired,
     WrongBatch,
 )
-from twophase.log.decision import Prepared
 from twophase.log.decisions import DecisionLog
 from twophase.observe import TASK, scope_record
-from twophase.task_scope import OnLost, TaskScope
+from twophase.task_scope import _COMMITS_AT_ONCE, OnLost
 from twophase.testing import LocalFolder
-from twophase.two_phase import TwoPhaseCommitSink
-
-PREFIX = "twophase.orders//"
-
-
-class Moving(Clock):
-    """Time that passes only by sleeping."""
-
-    def __init__(self):
-        self.at_s = 1000.0
-
-    def now_s(self):
-        return self.at_s
-
-    def wall_ms(self):
-        return 0
-
-    def sleep(self, seconds):
-        self.at_s += seconds
-
-
-class Recording(TwoPhaseCommitSink):
-    """A store that says what it was asked for, and fails as it is told."""
-
-    def __init__(self):
-        self.calls = []
-        self.failing = {}
-        self.lock = threading.Lock()
-
-    def begin(self, attempt):
-        raise NotImplementedError
-
-    write = prepare = abort = begin
-
-    def commit(self, committable):
-        with self.lock:
-            self.calls.append(("commit", committable["task"]))
-            errors = self.failing.get(committable["task"], [])
-            if errors:
-                raise errors.pop(0)
-
-    def recover(self, stale):
-        self.calls.append(("recover", stale.epoch, stale.batch))
-
-    def confirm(self, committables):
-        self.calls.append(("confirm", len(committables)))
-
-
-@dataclass
-class Tasks:
-    """Tasks that have prepared what they are told, and how long they took."""
-
-    clock: Clock = field(default_factory=Moving)
-    tasks: tuple = (0, 1)
-    takes_s: float = 0
-    meanwhile: object = None
-    executed: int = 0
-
-    def run(self, turn):
-        self.clock.sleep(self.takes_s)
-        if self.meanwhile:
-            self.meanwhile()
-        return [Prepared(n, turn.attempt(n, 5).name, 10, {"task": n}) for n in self.tasks]
-
-    def execute(self):
-        self.executed += 1
 
 
 @pytest.fixture
@@ -118,12 +48,7 @@ def clock():
 @pytest.fixture
 def scope_of(folder, sink, clock):
     """Make a driver of the sink."""
-    return lambda **more: TaskScope(sink, DecisionLog(folder), PREFIX, clock=clock, **more)
-
-
-def batch(number, *, first_try=True):
-    """A batch of the query."""
-    return Batch("query", number, f"h{number}", first_try=first_try)
+    return lambda **more: scope_over(folder, sink, clock, **more)
 
 
 def test_the_way_of_a_batch(scope_of, sink, folder):
@@ -208,31 +133,6 @@ def test_what_a_call_shows_while_it_goes_on(scope_of, sink, folder):
     assert all(b'"bytes"' not in folder.read(name) for name in folder.names())
 
 
-def test_rows_that_are_lost_stop_the_query(scope_of, sink):
-    """At every start, with all that a person needs, until that person decides."""
-    sink.failing = {1: [CommittableLost("expired")] * 2}
-    for number in range(2):
-        with pytest.raises(CommittableLost) as found:
-            scope_of().write(f"run-{number}", batch(0, first_try=not number), Tasks())
-        text = str(found.value)
-        assert all(
-            word in text for word in ("10 rows of task 1 of batch 0", "expired", "/0000000001/")
-        )
-        assert found.value.ids["committable"] == {"task": 1}
-    assert sink.calls.count(("commit", 0)) == 2
-
-
-def test_rows_that_are_lost_are_recorded_by_choice(scope_of, sink, folder):
-    """The query goes on, and what is missing stays written down."""
-    sink.failing = {1: [CommittableLost("expired")]}
-    ended = scope_of(on_lost=OnLost.RECORD).write("run", batch(0), Tasks())
-    assert len(ended.warnings) == 1
-    (name,) = (name for name in folder.names() if name.startswith("lost-"))
-    record = json.loads(folder.read(name).split(b"\n")[1])
-    assert (record["task"], record["rows"], record["why"]) == (1, 10, "expired")
-    assert name in ended.warnings[0]
-
-
 def test_an_outcome_that_cannot_be_told_is_no_loss(scope_of, sink, folder):
     """It stops the query, also where losses are recorded; the next start asks again."""
     sink.failing = {1: [CommitOutcomeUnknown("forgotten")]}
@@ -305,33 +205,6 @@ def test_a_slot_that_was_trimmed_decides_nothing(scope_of, sink, folder):
     assert "batch-000000000000-0001" in folder.names()
     scope_of().write("next", batch(5, first_try=False), Tasks())
     assert sorted(sink.calls).count(("commit", 0)) == 1
-
-
-def test_a_batch_without_time_left_is_refused(scope_of, sink, clock):
-    """Nothing is decided, and what was prepared is ended at once."""
-    sink.time_limit_s = 60
-    with pytest.raises(TransactionExpired, match="took 58 s and the store keeps"):
-        scope_of().write("run", batch(0), Tasks(clock, takes_s=58))
-    assert sink.calls[-1] == ("recover", 1, 0)
-    assert not [call for call in sink.calls if call[0] == "commit"]
-    assert scope_of().write("run", batch(0), Tasks(clock, takes_s=56)).rows == 20
-
-
-def test_the_time_limit_warns_before(scope_of, sink, caplog):
-    """At four fifths of it, while the tasks still run."""
-    sink.time_limit_s = 0.05
-    warned = threading.Event()
-    caplog.set_level(logging.WARNING, "twophase")
-
-    def wait():
-        for _ in range(500):
-            if "of the 0 s that the store keeps" in caplog.text:
-                return warned.set()
-            threading.Event().wait(0.01)
-        return None
-
-    scope_of().write("run", batch(0), Tasks(meanwhile=wait))
-    assert warned.is_set()
 
 
 def test_a_batch_is_written_once_in_a_run(scope_of):
@@ -468,9 +341,9 @@ def test_a_sink_is_owned_and_opened(scope_of, sink):
     sink.open = lambda turn: ("opened", turn.batch)
 
     class Looking(Tasks):
-        def run(self, turn):
+        def run(self, turn, anew):
             given.append(turn.attempt(0, 0).given)
-            return super().run(turn)
+            return super().run(turn, anew)
 
     scope = scope_of()
     for number in range(2):
@@ -507,3 +380,31 @@ def test_on_lost_is_one_of_two():
     assert OnLost.parse("Record") is OnLost.RECORD
     with pytest.raises(ConfigurationError, match="on_lost='ignore' is not allowed; write one of"):
         OnLost.parse("ignore")
+
+
+class Crowded(Recording):
+    """A store that counts how many commits it has at once, of which none ends alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.pairs = threading.Barrier(2)
+        self.inside, self.most = 0, 0
+
+    def commit(self, committable):
+        with self.lock:
+            self.inside += 1
+            self.most = max(self.most, self.inside)
+        self.pairs.wait(30)
+        # Time enough for all that are let in.
+        time.sleep(0.1)
+        with self.lock:
+            self.inside -= 1
+        super().commit(committable)
+
+
+def test_commits_go_side_by_side_and_not_all_at_once(folder, clock):
+    """One after another they would wait for ever here; and a store bears only so many."""
+    sink = Crowded()
+    scope_over(folder, sink, clock).write("run", batch(0), Tasks(tasks=range(20)))
+    assert sorted(call[1] for call in sink.calls if call[0] == "commit") == list(range(20))
+    assert 1 < sink.most <= _COMMITS_AT_ONCE < 20

@@ -3,7 +3,9 @@
     epoch-1763300000            a driver of this sink has started
     batch-000000000007-0000     the decision about slot 0 of batch 7
     done-000000000007-0000      every committable of that decision is committed
-    lost-000000000007-00012     task 12 of batch 7 was decided and is lost, by the user's choice
+    lost-000000000007-00012-1763300000
+                                task 12 of batch 7 was decided by that driver and is lost, by the
+                                user's choice; an epoch does not come again, whatever is deleted
 
 Files are created once and never changed. A decision counts from the moment its file is there.
 """
@@ -13,7 +15,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from twophase.errors import StoreUnavailable
+from twophase.errors import LogCorrupt, StoreUnavailable
 from twophase.log.decision import Decision, Prepared
 from twophase.log.folder import Folder
 from twophase.log.seal import seal, unseal
@@ -23,6 +25,7 @@ _log = logging.getLogger("twophase")
 _EPOCH: Final = re.compile(r"epoch-(\d{10})")
 _BATCH: Final = re.compile(r"batch-(\d{12})-(\d{4,})")
 _DONE: Final = re.compile(r"done-(\d{12})-(\d{4,})")
+_LOST: Final = re.compile(r"lost-(\d{12})-(\d{5,})-(\d{10})")
 _TRIES_MAX: Final = 100
 # Of what is done, the last batches stay for people to look at.
 _KEPT: Final = 2
@@ -70,6 +73,7 @@ class DecisionLog:
 
         No lower than `now_s`, so that the names of attempts do not come again with a new log.
         """
+        self._check_notes()
         for _ in range(_TRIES_MAX):
             epoch = max([now_s, *(each + 1 for each in self._epochs()), 1])
             if not self._folder.create(f"epoch-{epoch:010d}", seal(about)):
@@ -118,7 +122,8 @@ class DecisionLog:
 
     def record_lost(self, decision: Decision, lost: Prepared, why: str) -> str:
         """Leave for ever what is missing in the store; return the file's name."""
-        name = f"lost-{decision.batch:012d}-{lost.task:05d}"
+        name = f"lost-{decision.batch:012d}-{lost.task:05d}-{decision.epoch:010d}"
+        place = f"{self.root}/{name}"
         content = {
             "batch": decision.batch,
             "owner": decision.owner,
@@ -126,10 +131,18 @@ class DecisionLog:
             "name": lost.name,
             "rows": lost.rows,
             "committable": lost.committable,
-            "why": why,
         }
-        self._folder.create(name, seal(content))
-        return f"{self.root}/{name}"
+        if self._folder.create(name, seal({**content, "why": why})):
+            return place
+        # An earlier start has recorded it, and did not come to the end of the batch; the store may
+        # say by other words why.
+        found = self._sealed(name)
+        if found is not None and {**found, "why": None} == {**content, "why": None}:
+            return place
+        raise LogCorrupt(
+            f"{place} records another loss than that of {lost.name}, {lost.rows} rows of task "
+            f"{lost.task} of batch {decision.batch}; move it elsewhere and start again"
+        )
 
     def trim(self, batch: int) -> None:
         """Delete what nobody asks for once this batch is done; what cannot be deleted stays."""
@@ -142,15 +155,23 @@ class DecisionLog:
         found = map(_EPOCH.fullmatch, self._folder.names())
         return sorted(int(match[1]) for match in found if match)
 
-    def _decision(self, name: str) -> Decision | None:
-        place = f"{self.root}/{name}"
+    def _check_notes(self) -> None:
+        """Refuse a log in which a file is damaged that only people read, or nobody."""
+        for name in self._folder.names():
+            if _EPOCH.fullmatch(name) or _LOST.fullmatch(name):
+                self._sealed(name)
+
+    def _sealed(self, name: str) -> dict[str, Any] | None:
+        """Return what a file holds; None where it is gone."""
         data = self._folder.read(name)
-        return None if data is None else Decision.from_content(unseal(data, place), place)
+        return None if data is None else unseal(data, f"{self.root}/{name}")
+
+    def _decision(self, name: str) -> Decision | None:
+        content = self._sealed(name)
+        return None if content is None else Decision.from_content(content, f"{self.root}/{name}")
 
     def _done(self, name: str) -> tuple[int, int]:
-        data = self._folder.read(name)
-        if data is not None:
-            unseal(data, f"{self.root}/{name}")
+        self._sealed(name)
         _, batch, slot = name.split("-")
         return int(batch), int(slot)
 

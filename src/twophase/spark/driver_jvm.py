@@ -20,6 +20,7 @@ class _Names:
     """Java's classes and functions by their names, and when this JVM was started."""
 
     path: Any
+    mode: Any
     bytes_of: Any
     uuid_of: Any
     started_ms: int
@@ -31,6 +32,7 @@ def java_names(jvm: Any) -> _Names:
     management = jvm.java.lang.management.ManagementFactory
     return _Names(
         path=jvm.org.apache.hadoop.fs.Path,
+        mode=jvm.org.apache.hadoop.fs.permission.FsPermission,
         bytes_of=jvm.org.apache.commons.io.IOUtils.toByteArray,
         uuid_of=jvm.java.util.UUID.fromString,
         started_ms=int(management.getRuntimeMXBean().getStartTime()),

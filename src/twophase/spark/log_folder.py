@@ -7,7 +7,8 @@ can do better.
 """
 
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
@@ -16,6 +17,10 @@ from twophase.log.folder import Folder
 from twophase.log.local_folder import LocalFolder
 from twophase.spark.driver_jvm import NOT_THERE, is_java, java_names
 
+# For their owner only, as Hadoop writes modes.
+_FILE, _FOLDER = "600", "700"
+# On a local disk the manager looks and then renames: at least in one process nobody comes between.
+_NAMING: Final = Lock()
 _THERE = "org.apache.hadoop.fs.FileAlreadyExistsException"
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 # Since Spark 4.1, and before.
@@ -41,16 +46,22 @@ def folder_at(session: Any, root: str) -> Folder:
 
 
 class HadoopFolder:
-    """Files that only their owner may read, where the file system has modes."""
+    """Files that only their owner may read, where the file system has modes.
+
+    A manager over a file system that is cached gets one that was made with other settings, and
+    heeds no umask of ours: so modes are set on what is made. The folder's, which comes first, keeps
+    others from a file before it has its own.
+    """
 
     def __init__(self, session: Any, root: str) -> None:
         settings = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
         settings.set("fs.permissions.umask-mode", "077")
         names = java_names(session._jvm)  # noqa: SLF001
-        self._path, self._bytes_of = names.path, names.bytes_of
+        self._path, self._bytes_of, self._mode = names.path, names.bytes_of, names.mode
         self._root = root
         self._made = False
         self._files = _manager(session, self._path(root), settings)
+        self._modes = self._path(root).getFileSystem(settings)
 
     @property
     def root(self) -> str:
@@ -84,25 +95,43 @@ class HadoopFolder:
 
     def create(self, name: str, data: bytes) -> bool:
         """Make a file, whole or not at all; False if it is there."""
-        if not self._made:
-            self._files.mkdirs(self._path(self._root))
-            self._made = True
+        self._make()
         stream = None
         try:
             stream = self._files.createAtomic(self._place(name), False)  # noqa: FBT003 - Java's
             stream.write(data)
-            stream.close()
+            with _NAMING:
+                stream.close()
         except Py4JJavaError as error:
             if stream is not None:
                 stream.cancel()
             if is_java(error, _THERE):
                 return False
             raise
+        self._close(self._place(name), _FILE)
         return True
 
     def delete(self, name: str) -> None:
         """Remove a file, or do nothing where it is gone."""
         self._files.delete(self._place(name))
+
+    def _make(self) -> None:
+        """Make the folder, once; one that is there keeps its modes."""
+        if self._made:
+            return
+        root = self._path(self._root)
+        if not self._files.exists(root):
+            self._files.mkdirs(root)
+            self._close(root, _FOLDER)
+        self._made = True
+
+    def _close(self, place: Any, mode: str) -> None:
+        try:
+            self._modes.setPermission(place, self._mode(mode))
+        except Py4JJavaError:
+            # Another driver may have trimmed it already.
+            if self._files.exists(place):
+                raise
 
     def _place(self, name: str) -> Any:
         return self._path(f"{self._root}/{name}")

@@ -1,7 +1,7 @@
 """`TaskSink`: a `TwoPhaseCommitSink` as a function for foreachBatch, or for a batch job."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -115,21 +115,17 @@ class _SparkTasks:
     batch: Batch
     rows: RowRunner
 
-    def run(self, turn: Turn) -> list[Prepared]:
+    def run(self, turn: Turn, anew: Callable[[], None]) -> list[Prepared]:
         """Run all; Spark hands back the result of one attempt for each task, the winner's."""
-
-        def between() -> None:
-            self.sink.recover(turn.stale)
-
         for runs_left in reversed(range(_RUNS_MAX)):
             task = WriteTask(self.sink, turn)
             try:
-                rows = self.rows.run(self.frame, task, _TELLS, between=between)
+                rows = self.rows.run(self.frame, task, _TELLS, between=anew)
                 return [_prepared(row) for row in rows]
             except TwoPhaseError as error:
                 if not self.sink.again(error) or not runs_left:
                     raise
-                between()
+                anew()
         raise ProtocolViolation("no run of the tasks was begun")
 
     def execute(self) -> None:

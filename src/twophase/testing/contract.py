@@ -127,7 +127,7 @@ class _Tasks:
     sink: TwoPhaseCommitSink[Any]
     number: int
 
-    def run(self, turn: Turn) -> list[Prepared]:
+    def run(self, turn: Turn, _anew: Callable[[], None]) -> list[Prepared]:
         found = []
         for task, ids in enumerate(_TASKS):
             # The first attempt of each task is one whose result Spark does not take.

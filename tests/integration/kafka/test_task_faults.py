@@ -94,7 +94,7 @@ def test_asked_again_it_would_abort_what_is_prepared(stage, proxy):
 class Retried(Tasks):
     """As Spark does it: a task that failed is started again."""
 
-    def run(self, turn):
+    def run(self, turn, _anew):
         return [self.task(turn, number) for number in range(self.count)]
 
     def task(self, turn, number):

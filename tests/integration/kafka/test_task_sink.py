@@ -327,13 +327,47 @@ def test_timed_out_after_the_decision(stage_of, on_lost):
     if on_lost is OnLost.RECORD:
         ended = driver.write(0, 1)
         assert "Kafka has aborted it" in ended.warnings[0]
-        assert [each.name for each in stage.folder.glob("lost-*")] == ["lost-000000000000-00000"]
+        (lost,) = (each.name for each in stage.folder.glob("lost-*"))
+        assert lost.startswith("lost-000000000000-00000-")
         driver.write(1, 0)
         return
     for again in (driver, stage.driver()):
         with pytest.raises(CommittableLost, match="1 rows of task 0 of batch 0"):
             again.write(0, 1, first_try=again is driver)
     assert stage.values() == []
+
+
+def test_all_that_timed_out_after_the_decision_is_told_at_once(stage_of):
+    """Two of three: with the places of each; the third is committed, and is said to be."""
+    stage = stage_of(**SHORT)
+
+    class Slow(type(stage.sink())):
+        def commit(self, committable):
+            if committable is not first:
+                timed_out(stage, committable)
+            super().commit(committable)
+
+        def confirm(self, committables):
+            nonlocal first
+            first = committables[0]
+            super().confirm(committables)
+
+    first = None
+    sink = Slow(stage.parsed, stage.topic, stage.topic)
+    with pytest.raises(CommittableLost) as found:
+        stage.driver(sink).write(0, 3)
+    text = str(found.value)
+    assert "2 rows in 2 of 3 transactions of batch 0" in text
+    assert "all else of the batch is committed" in text
+    for task, committable in zip((1, 2), found.value.ids["committables"], strict=True):
+        assert f"1 rows of task {task} of batch 0, transaction {stage.prefix}" in text
+        ((partition, begin, end),) = committable["partitions"]
+        assert f"its rows were in {partition} from offset {begin} to {end}" in text
+    assert stage.values() == [0]
+    ended = stage.driver(on_lost=OnLost.RECORD).write(0, 3, first_try=False)
+    assert (ended.outcome, len(ended.warnings)) == (Outcome.SKIPPED, 2)
+    assert len(list(stage.folder.glob("lost-*"))) == 2
+    assert stage.lingering() == []
 
 
 def test_what_has_moved_on_is_neither_committed_nor_lost(stage):

@@ -2,11 +2,18 @@
 
 import stat
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 from twophase.commit.recovery import Batch
-from twophase.errors import CheckpointBehind, LogCorrupt, OffsetsChanged, OwnedByAnother
+from twophase.errors import (
+    CheckpointBehind,
+    LogCorrupt,
+    LogVersionUnsupported,
+    OffsetsChanged,
+    OwnedByAnother,
+)
 from twophase.log.decision import Decision, Prepared
 from twophase.log.decisions import DecisionLog
 from twophase.log.seal import seal
@@ -182,6 +189,63 @@ def test_what_is_lost_is_recorded_for_ever(log, folder):
     (name,) = folder.names()
     assert place.endswith(name)
     assert all(word in folder.read(name) for word in (b'"expired"', b'"n2"', b'"rows":4', b'"b"'))
+
+
+def test_a_loss_is_recorded_once(log, folder):
+    """A start that comes to it again finds it, also where the store gives another reason now."""
+    place = log.record_lost(decision(), PREPARED[1], "expired")
+    (before,) = map(folder.read, folder.names())
+    assert log.record_lost(decision(), PREPARED[1], "not known") == place
+    assert [folder.read(name) for name in folder.names()] == [before]
+
+
+def test_a_batch_that_is_lost_again_is_recorded_again(log, folder):
+    """A person deleted its files, as an error advised, and it was written by a later driver."""
+    first = log.record_lost(decision(), PREPARED[1], "expired")
+    (old,) = folder.names()
+    before = folder.read(old)
+    anew = replace(PREPARED[1], name="another", rows=9)
+    second = log.record_lost(replace(decision(), epoch=2), anew, "expired too")
+    assert second != first
+    assert folder.read(old) == before
+    (new,) = set(folder.names()) - {old}
+    assert second.endswith(new)
+    assert b'"name":"another","rows":9' in folder.read(new)
+
+
+@pytest.mark.parametrize(
+    "other", [replace(PREPARED[1], name="x"), replace(PREPARED[1], committable={"file": "x"})]
+)
+def test_a_loss_is_not_said_to_be_recorded_by_another(log, other):
+    """Nobody writes such a file; what is in it is not taken for what is lost now."""
+    log.record_lost(decision(), other, "expired")
+    with pytest.raises(LogCorrupt, match="lost-000000000007-00002-0000000001 records another loss"):
+        log.record_lost(decision(), PREPARED[1], "expired")
+
+
+def damaged(data):
+    """The bytes of a file, cut short everywhere and with any one bit flipped."""
+    yield from (data[:length] for length in range(len(data)))
+    for at in range(len(data)):
+        for bit in range(8):
+            yield data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize("kind", ["epoch-", "lost-"])
+def test_a_damaged_note_stops_a_start(log, folder, kind):
+    """Before the driver takes a number, though nobody but people reads what is in it."""
+    taken = log.take_epoch({"owner": "query", "at_ms": 7}, 5)
+    log.record_lost(decision(), PREPARED[1], "expired")
+    (name,) = (each for each in folder.names() if each.startswith(kind))
+    whole = folder.read(name)
+    for data in damaged(whole):
+        folder.delete(name)
+        assert folder.create(name, data)
+        with pytest.raises((LogCorrupt, LogVersionUnsupported), match=name):
+            log.take_epoch({}, 9)
+    folder.delete(name)
+    assert folder.create(name, whole)
+    assert log.take_epoch({}, 5) == taken + 1
 
 
 @pytest.mark.parametrize(
