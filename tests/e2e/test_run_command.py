@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 from urllib.request import urlopen
 from uuid import uuid4
 
@@ -39,7 +40,6 @@ from support.waiting import wait_until
 
 from twophase.embedded.ports import free_ports
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     # A resource is everybody's until it has an ACL.
@@ -59,6 +59,18 @@ class Failing:
         Failing.calls += 1
         if Failing.calls <= self.fails:
             raise StoreUnavailable("not now")
+"""
+TOLD = """\
+import os
+
+
+def made(token):
+    assert token == os.environ["TOKEN"]
+
+    def sink(frame, batch):
+        frame.collect()
+
+    return sink
 """
 
 pytestmark = pytest.mark.long
@@ -201,41 +213,6 @@ def of_session(pid):
     return found
 
 
-def test_the_examples(kafka, make_topic, postgres_url, tmp_path, monkeypatch):
-    """As they stand, but for the address and the names of what tests share."""
-    monkeypatch.setenv("POSTGRES_URL", postgres_url)
-    table = f"orders_{uuid4().hex[:8]}"
-    with psycopg.connect(postgres_url) as connection:
-        connection.execute(
-            f"CREATE TABLE {table} (id bigint PRIMARY KEY, customer text, amount numeric(12,2))"
-        )
-    topics = {name: make_topic(kafka, 4) for name in ("orders", "orders-clean", "orders-paid")}
-    folder = tmp_path / "examples"
-    folder.mkdir()
-    (folder / "orders").symlink_to(EXAMPLES / "orders")
-    for name in ("orders-in", "orders", "orders-postgres"):
-        text = (EXAMPLES / f"{name}.yaml").read_text()
-        text = text.replace("127.0.0.1:9092", kafka.bootstrap_servers)
-        for topic, real in topics.items():
-            text = text.replace(f"topic: {topic}\n", f"topic: {real}\n")
-        text = text.replace("table: orders\n", f"table: {table}\n")
-        text = text.replace("sink_id: example", f"sink_id: {uuid4().hex[:6]}")
-        (folder / f"{name}.yaml").write_text(text)
-        code, told, err = finish(begin(folder / f"{name}.yaml", "--available-now"))
-        assert (code, told[-1]["why"]) == (0, "the source is used up"), err
-    servers = kafka.bootstrap_servers
-    rows = [json.loads(row.value) for row in read(servers, topics["orders"])]
-    paid = [row for row in rows if row["amount"] > 0]
-    assert (len(rows), len(paid)) == (60, 57)
-    clean = [json.loads(row.value) for row in read(servers, topics["orders-clean"])]
-    assert sorted(row["id"] for row in clean) == sorted(row["id"] for row in paid)
-    assert {row["customer"] for row in clean} == {"ADA", "GRACE", "EDSGER", "BARBARA", "DONALD"}
-    with psycopg.connect(postgres_url) as connection:
-        found = connection.execute(f"SELECT id FROM {table} ORDER BY id").fetchall()
-    assert [each for (each,) in found] == sorted(row["id"] for row in paid)
-    assert len(read(servers, topics["orders-paid"])) == 57
-
-
 def test_dead_letters_are_told(kafka, make_topic, tmp_path):
     """The good rows and the bad one are where they belong, and a person is told how many."""
     servers, source = kafka.bootstrap_servers, make_topic(kafka)
@@ -255,23 +232,58 @@ def test_dead_letters_are_told(kafka, make_topic, tmp_path):
     )
 
 
-def test_secrets_are_found_nowhere(kafka, make_topic, tmp_path, monkeypatch):
+@pytest.fixture
+def role(postgres_url):
+    """A user with a password and a database; its address, the password left to the file."""
+    name, password = f"run_{uuid4().hex[:8]}", canary("database")
+    server = urlsplit(postgres_url)
+    place = f"{server.hostname}:{server.port or 5432}/{name}"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{password}'")
+        connection.execute(f"CREATE DATABASE {name} OWNER {name}")
+        with psycopg.connect(f"postgresql://{name}:{password}@{place}") as own:
+            own.execute("CREATE TABLE numbers (number bigint)")
+        yield f"postgresql://{name}:${{env:DATABASE_PASSWORD}}@{place}", password
+        connection.execute(f"DROP DATABASE {name}")
+        connection.execute(f"DROP ROLE {name}")
+
+
+def test_secrets_are_found_nowhere(kafka, make_topic, role, tmp_path, monkeypatch):
     """Not in what is printed, Spark's log, its event log, the checkpoint or a command line."""
-    secret, shown_name = canary("secret"), canary("name")
-    monkeypatch.setenv("CANARY", secret)
+    url, password = role
+    secrets = {"sasl": canary("sasl"), "database": password, "argument": canary("argument")}
+    shown_name = canary("name")
+    for variable, secret in (
+        ("CANARY", secrets["sasl"]),
+        ("DATABASE_PASSWORD", password),
+        ("TOKEN", secrets["argument"]),
+    ):
+        monkeypatch.setenv(variable, secret)
     servers, source, target = kafka.bootstrap_servers, make_topic(kafka), make_topic(kafka)
     fill(servers, source, range(20))
     path = kafka_to_kafka(tmp_path, servers, source, target, rows_per_batch=10)
     (tmp_path / "events").mkdir()
+    (tmp_path / "told_sink.py").write_text(TOLD)
     jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     login = f'  kafka.sasl.jaas.config: \'{jaas} username="u" password="${{env:CANARY}}";\'\n'
+    sinks = f"""\
+  - postgres:
+      sink_id: table-{source}
+      url: {url}
+      table: numbers
+      sql: SELECT CAST(value AS BIGINT) AS number FROM late
+  - python:
+      sink_id: own-{source}
+      name: told_sink:made
+      arguments: {{token: "${{env:TOKEN}}"}}
+checkpoint:"""
     text = path.read_text().replace("source:\n", f"{login}source:\n", 1)
     conf = f"""    spark.eventLog.enabled: true
     spark.eventLog.dir: file://{tmp_path}/events
     spark.eventLog.compress: false
     spark.hadoop.fs.s3a.secret.key: ${{env:CANARY}}
 """
-    path.write_text(f"name: {shown_name}\n{text}{conf}")
+    path.write_text(f"name: {shown_name}\n{text.replace('checkpoint:', sinks, 1)}{conf}")
     slowed(path, 3)
     log = tmp_path / "spark.log"
     process = begin(path, "--available-now", "--spark-log", str(log))
@@ -286,11 +298,13 @@ def test_secrets_are_found_nowhere(kafka, make_topic, tmp_path, monkeypatch):
     shown = json.dumps(told + more) + err + done.stdout + done.stderr + repr(lines)
     (tmp_path / "shown").write_text(shown)
     assert "***" in done.stdout
-    assert found_in(tmp_path, {"secret": secret}) == []
+    assert found_in(tmp_path, secrets) == []
     # Where Spark shows what is no secret, and so would show one.
     where = {place.partition("/")[0] for _, place in found_in(tmp_path, {"name": shown_name})}
     assert where >= {"p.yaml", "events", "shown"}
     assert len(values(servers, target)) == 20
+    with psycopg.connect(url.replace("${env:DATABASE_PASSWORD}", password)) as connection:
+        assert connection.execute("SELECT count(*) FROM numbers").fetchone() == (20,)
 
 
 def test_no_broker(tmp_path):

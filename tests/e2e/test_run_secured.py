@@ -78,6 +78,15 @@ class Ways:
         self.monkeypatch.setenv("ETL_LOGIN", given["sasl.jaas.config"])
         return given | {"sasl.jaas.config": "${env:ETL_LOGIN}"}
 
+    def plain_in_clear(self):
+        """A password that everybody on the way can read."""
+        login = self.scram()["sasl.jaas.config"].replace("scram.Scram", "plain.Plain")
+        return self.options("SASL_PLAINTEXT") | {"sasl.jaas.config": login}
+
+    def any_host(self):
+        """Certificates that may be of any host."""
+        return self.scram() | {"ssl.endpoint.identification.algorithm": ""}
+
     def certificate(self):
         """Key and certificate inline, each from a file."""
         made = self.cluster._authority.issue("etl")
@@ -195,6 +204,27 @@ def test_over_tls(super_user, ways, tmp_path, way):
     code, told, err = place.run()
     assert (code, err, told[-1]["event"]) == (0, "", "stopped"), err
     assert told[-1]["why"] == "the source is used up"
+    place.is_whole()
+    place.hides(ways.secrets)
+
+
+@pytest.mark.parametrize(
+    ("way", "said"),
+    [
+        (
+            "plain_in_clear",
+            "kafka.sasl.mechanism=PLAIN without TLS: everybody on the way reads the",
+        ),
+        ("any_host", "kafka.ssl.endpoint.identification.algorithm is empty: host names are not"),
+    ],
+)
+def test_a_risk_is_told_once(super_user, ways, tmp_path, way, said):
+    """The file was checked in silence: who runs it is warned, by one line, and it runs."""
+    place = Place(super_user, tmp_path / "run", getattr(ways, way)())
+    place.add(10)
+    code, _, err = place.run()
+    assert (code, len(err.splitlines())) == (0, 1), err
+    assert err.startswith(f"WARNING: {said}")
     place.is_whole()
     place.hides(ways.secrets)
 

@@ -4,14 +4,30 @@ import re
 import time
 
 import pytest
-from support.pipelines import COMMAND, fill, kafka_to_kafka, slowed
+from support.pipelines import COMMAND, QUICK, fill, kafka_to_kafka, slowed
 from support.readers import values
 from support.terminal import CTRL_C, OnTerminal
 
+from twophase.verify.proxy import ApiKey, KafkaProxy
+
 STATUS = re.compile(
-    r"(no batch yet|batch (?P<batch>\d+) done), [\d,]+ rows/s, [\d,]+ rows(, lag (?P<lag>[\d,]+))?"
-    r"(, transaction open (?P<age>\d+\.\d) of \d+ s)?, (?P<phase>[a-zA-Z ]+)"
+    r"(no batch yet|batch (?P<batch>\d+) done), (?P<rate>[\d,]+) rows/s, [\d,]+ rows"
+    r"(, lag (?P<lag>[\d,]+))?(, transaction open (?P<age>\d+\.\d) of \d+ s)?"
+    r"(, (?P<restarts>\d+) restarts?)?, (?P<phase>[a-zA-Z ]+)"
 )
+FAILING_ONCE = """\
+failed = []
+
+
+def made():
+    def sink(frame, batch):
+        if batch == 1 and not failed:
+            failed.append(batch)
+            raise OSError("not now")
+        frame.collect()
+
+    return sink
+"""
 
 
 @pytest.fixture
@@ -50,20 +66,29 @@ def under_way(screen):
 def test_the_line_that_moves_and_ctrl_c(kafka, pipeline, on_terminal):
     """Rate, batch, phase, lag and transaction; Ctrl-C says where it stopped; nothing is left."""
     path, target = pipeline
-    terminal = on_terminal(path)
-    screen = terminal.screen
-    seen = {"batch": set(), "lag": set(), "age": set(), "phase": set()}
+    seen = {"batch": set(), "rate": set(), "lag": set(), "age": set(), "phase": set()}
+    with KafkaProxy(kafka.proxied) as proxy:
+        # The line is made anew five times a second: no transaction passes unseen.
+        proxy.on(ApiKey.PRODUCE).delay(1.0, times=None)
+        servers = proxy.bootstrap_servers
+        path.write_text(path.read_text().replace(kafka.bootstrap_servers, servers))
+        terminal = on_terminal(path)
+        screen = terminal.screen
 
-    def moved():
-        if found := status(screen):
-            assert not screen.cursor_is_shown
-            for part, known in seen.items():
-                known.update({found[part]} - {None})
-        return all(len(seen[part]) > 1 for part in ("batch", "lag", "phase")) and seen["age"]
+        def moved():
+            if found := status(screen):
+                assert not screen.cursor_is_shown
+                for part, known in seen.items():
+                    known.update({found[part]} - {None})
+            return all(len(seen[part]) > 1 for part in ("batch", "lag", "phase", "age")) and any(
+                int(rate.replace(",", "")) > 0 for rate in seen["rate"]
+            )
 
-    terminal.until(moved, 120)
-    terminal.press(CTRL_C)
-    assert terminal.end() == 0
+        terminal.until(moved, 120)
+        terminal.press(CTRL_C)
+        assert terminal.end() == 0
+    # Nothing but the sending was slow, and a transaction is open for no longer.
+    assert 0.5 < max(map(float, seen["age"])) < 10.0
     assert screen.cursor_is_shown
     assert screen.at_the_beginning_of_a_line
     assert terminal.is_as_before()
@@ -85,6 +110,33 @@ def test_the_line_that_moves_and_ctrl_c(kafka, pipeline, on_terminal):
     assert rows == 10 * (batch + 1) == len(values(kafka.bootstrap_servers, target))
     assert f"up to {{'{last.partition('[Subscribe[')[2].partition(']')[0]}': " in last
     assert last.endswith(f"'0': {rows}}}}}")
+
+
+@pytest.mark.long
+def test_a_restart_is_on_the_line(tmp_path, on_terminal):
+    """The failure stands above it as a line of its own; the count stays on it."""
+    (tmp_path / "failing_once.py").write_text(FAILING_ONCE)
+    path = tmp_path / "p.yaml"
+    path.write_text(
+        "source: {rate: {rows_per_second: 10}}\ncheckpoint: checkpoint\n"
+        f"sinks: [python: {{sink_id: own, name: 'failing_once:made'}}]\n{QUICK}"
+    )
+    terminal = on_terminal(path)
+    screen, counts = terminal.screen, set()
+
+    def gone_on():
+        found = status(screen)
+        if found:
+            counts.add(found["restarts"])
+        return found and found["restarts"] and int(found["batch"] or 0) > 1
+
+    terminal.until(gone_on, 120)
+    terminal.press(CTRL_C)
+    assert terminal.end() == 0
+    assert counts == {None, "1"}
+    said = "\n".join(screen.lines)
+    assert re.search(r"the query failed: .*not now.*; it is started again in 1 s \(1 of 3\)", said)
+    assert "p runs again (restart 1): sinks own" in said
 
 
 @pytest.mark.long

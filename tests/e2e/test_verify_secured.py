@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from support.rights import names, rights_of
-from support.secured import SuperUser, prefixed
+from support.secured import Right, SuperUser, prefixed
 from support.waiting import wait_until
 from support.watched import Watched
 
@@ -185,6 +185,33 @@ def test_a_pipeline_of_ones_own(door, place):
     seen = {"planted": place.planted, "prefix": found["prefix"]}
     where = {(name, path.partition("/")[0]) for name, path in found_in(place.searched, seen)}
     assert {("planted", "events"), ("prefix", "commands"), ("prefix", "stdout")} <= where
+
+
+def test_a_pipeline_that_is_denied(door, place):
+    """Without any right: one sentence and exit code 3, after one warning of the way it went."""
+    door.super_user.grant("etl", *door.rights)
+    door.super_user.revoke("etl", *door.rights)
+    source, target = door.super_user.make_topic(), door.super_user.make_topic()
+    options = door.cluster.client_options("etl", "SASL_PLAINTEXT", "PLAIN")
+    options["sasl.jaas.config"] = options["sasl.jaas.config"].replace(
+        door.secrets["password"], "${env:ETL_PASSWORD}"
+    )
+    path = place.folder / "pipeline.yaml"
+    path.write_text(PIPELINE.format(kafka=json.dumps(prefixed(options)), **locals()))
+    code, found, told = place.verified(
+        *("--pipeline", str(path), "--id-column", "key"), ETL_PASSWORD=door.secrets["password"]
+    )
+    assert (code, found) == (3, None), told
+    # What it would have deleted it could not ask for either.
+    begins = ("kafka.sasl.mechanism=PLAIN without TLS: ", "prefix ", "left behind: ")
+    *before, said = told.splitlines()
+    assert [line.startswith(begin) for line, begin in zip(before, begins, strict=True)] == [
+        True
+    ] * 3
+    assert said.startswith("nothing was proved: TWOPHASE_ACCESS_DENIED: "), told
+    assert names(Right("DESCRIBE", "topic", source), said), told
+    assert door.left() == []
+    assert found_in(place.searched, door.secrets) == []
 
 
 @pytest.mark.parametrize("at", [0, 1, 2, 4, 6])

@@ -122,7 +122,7 @@ def status_line(status: Status) -> str:
         )
         parts.append(f"transaction open {status.transaction_age_s:.1f}{limit} s")
     if status.restarts:
-        parts.append(f"{status.restarts} restarts")
+        parts.append(f"{status.restarts} restart{'s' if status.restarts > 1 else ''}")
     return ", ".join([*parts, status.phase])
 
 

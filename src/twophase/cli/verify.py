@@ -232,18 +232,19 @@ def _verify(asked: Asked, plan: "ProofPlan") -> Result:
     with cluster_of(asked) as (texts, nodes), folder_for() as folder:
         proving = own_rows(texts, plan) if asked.pipeline is None else of_pipeline(asked, plan)
         options = patient(proving.texts)
-        fetch_jars(CONNECTOR)
-        with (
-            belongings(options, proving.suffixes, lambda words: click.echo(words, err=True)) as own,
-            meter("rows visible", proving.rows) as moved,
-        ):
-            proof = proving.prove(
-                own.prefix,
-                folder,
-                proving.plan,
-                nodes=nodes,
-                told=lambda rows, faults: moved(rows, _faults_text(faults)),
-            )
+        with belongings(
+            options, proving.suffixes, lambda words: click.echo(words, err=True)
+        ) as own:
+            # Once the cluster has answered: a wrong address should not cost a download.
+            fetch_jars(CONNECTOR)
+            with meter("rows visible", proving.rows) as moved:
+                proof = proving.prove(
+                    own.prefix,
+                    folder,
+                    proving.plan,
+                    nodes=nodes,
+                    told=lambda rows, faults: moved(rows, _faults_text(faults)),
+                )
         result = result_of(proof, proving.plan, own, proving.what)
         if asked.report is None:
             return result

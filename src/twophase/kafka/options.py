@@ -84,8 +84,10 @@ class KafkaOptions:
                 "options accepted but without effect here: %s (see docs/options.md)",
                 ", ".join(ignored),
             )
-        for risk in security.risks():
-            _warn_once(risk)
+        # What is said while the log is off, as it is where a file is checked, nobody has heard.
+        if _log.isEnabledFor(logging.WARNING):
+            for risk in security.risks():
+                _warn_once(risk)
         return cls(
             security=security,
             given=frozenset(texts) - {name.removeprefix(PREFIX) for name in ignored},

@@ -150,7 +150,7 @@ def _where(guilty: str | None, where: Where, place: Callable[[str], Where]) -> W
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the warning about options without effect for the sink that is made to run."""
+    """Keep the warnings about options for the connection that is made to run."""
     log = logging.getLogger("twophase.options")
     before, log.disabled = log.disabled, True
     try:

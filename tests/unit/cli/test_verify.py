@@ -101,11 +101,19 @@ def test_a_pipeline_that_cannot_be_verified(change, arguments, said, tmp_path, c
     assert "Traceback" not in error
 
 
-def test_no_broker_there(tmp_path, capsys):
-    """Nothing was proved, which is another exit code than that of a finding."""
+@pytest.mark.parametrize("of_a_file", [False, True])
+def test_no_broker_there(tmp_path, monkeypatch, capsys, of_a_file):
+    """Nothing was proved, which is no finding; said before anything is fetched for Spark."""
+    monkeypatch.setenv("TWOPHASE_HOME", str(tmp_path / "cache"))
     config = tmp_path / "quick.properties"
     config.write_text("max.block.ms=500\nbootstrap.servers=127.0.0.1:1\n")
-    assert run(["verify", "--command-config", str(config)]) == 3
+    path = tmp_path / "orders.yaml"
+    path.write_text(
+        FILE.replace("clean\n      options: {", "clean\n      options: {kafka.max.block.ms: 500, ")
+    )
+    what = ["--pipeline", str(path), "--id-column", "key"]
+    assert run(["verify", *(what if of_a_file else ["--command-config", str(config)])]) == 3
+    assert not (tmp_path / "cache").exists()
     said = capsys.readouterr().err
     assert said.startswith("nothing was proved: ")
     assert "no answer from kafka.bootstrap.servers=127.0.0.1:1" in said
