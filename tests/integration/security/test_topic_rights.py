@@ -88,7 +88,7 @@ class WithLetters(Tasks):
     def rows(self, number):
         return [b"%d" % number, b"%d" % (number + 50)], [None, 99]
 
-    def run(self, turn):
+    def run(self, turn, _anew):
         found = []
         for task in range(self.count):
             values, partitions = self.rows(100 * self.number + task)
