@@ -13,11 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from support.waiting import wait_until
 
 from twophase.attempt import run_attempt
 from twophase.commit.attempts import Attempt, Stale
 from twophase.embedded.postgres import EmbeddedPostgres
 from twophase.errors import (
+    AccessDenied,
     CommittableLost,
     ConfigurationError,
     InvalidState,
@@ -472,6 +474,22 @@ def test_what_lost_and_old_notes_are_swept(postgres_url, make_table):
         "0" * 11 + "3",
     ]
     sink.recover(Stale(other, 1, 3))
+
+
+def test_a_connection_that_cannot_begin_is_closed(postgres_url):
+    """At once, also while somebody still holds the error."""
+    role, name = f"role_{uuid4().hex[:8]}", f"begin {uuid4().hex[:8]}"
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute(f"CREATE ROLE {role}")
+        connection.execute(f"CREATE SCHEMA {role}; CREATE TABLE {role}.t (id bigint)")
+        connection.execute(f"GRANT USAGE ON SCHEMA {role} TO {role}")
+    theirs = make_conninfo(postgres_url, options=f"-c role={role}", application_name=name)
+    with pytest.raises(AccessDenied, match="permission denied for schema") as found:
+        PostgresTable(theirs, f"{role}.t").begin(Attempt(prefix(), 1, 0, 0, 0))
+    query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        wait_until(lambda: connection.execute(query, [name]).fetchone() == (0,), 10)
+    assert found.value.code == "TWOPHASE_ACCESS_DENIED"
 
 
 def test_a_server_that_is_killed_keeps_what_was_prepared(make_table):
