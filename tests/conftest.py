@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from hypothesis import HealthCheck, settings
+from support.postgres import server_url
 from support.waiting import wait_until
 
 from twophase.embedded import EmbeddedKafka, ports
-from twophase.embedded.postgres import EmbeddedPostgres
 from twophase.kafka.wires import close_shared_wires
 
 # A busy machine is slow, not wrong: no property fails by the clock.
@@ -50,12 +50,8 @@ def kafka39() -> Iterator[EmbeddedKafka]:
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
     """The user's own server, or one that the tests start; shared: use unique tables and ids."""
-    given = os.environ.get("TWOPHASE_POSTGRES_URL")
-    if given:
-        yield given
-        return
-    with EmbeddedPostgres() as server:
-        yield server.url
+    with server_url() as url:
+        yield url
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """A real PostgreSQL for development and tests: one server, on loopback, gone with this process.
 
-The server is the newest one on this machine, else one that is fetched once (Linux on x86-64).
+The server is the one on the PATH, else the newest one where packages of this machine put theirs,
+else one that is fetched once (Linux on x86-64).
 """
 
 import os
@@ -32,6 +33,7 @@ _PLACES: Final = (
     "/usr/pgsql-*/bin",
     "/opt/homebrew/opt/postgresql*/bin",
 )
+_OTHERWISE: Final = "install PostgreSQL 13 or newer, or set TWOPHASE_POSTGRES_URL for the tests"
 _START_TIMEOUT_S: Final = 60.0
 _POLL_S: Final = 0.05
 _SETTINGS: Final = {
@@ -65,11 +67,12 @@ class EmbeddedPostgres:
 
     def __init__(self, *, fetched: bool = False, **settings: str) -> None:
         self._settings = _SETTINGS | settings
-        self._folder = Path(tempfile.mkdtemp(prefix="twophase-postgres-"))
+        self._found = None if fetched else _found()
         self._account = _account()
         self._port = free_ports(1)[0]
         self._launched: Launched | None = None
-        self._bin = (None if fetched else _found()) or self._fetched()
+        self._root: Path | None = None
+        self._bin = Path()
 
     @property
     def url(self) -> str:
@@ -77,6 +80,7 @@ class EmbeddedPostgres:
         return f"postgresql://{USER}@{HOST}:{self._port}/postgres"
 
     def __enter__(self) -> Self:
+        self._root = Path(tempfile.mkdtemp(prefix="twophase-postgres-"))
         try:
             self._initialise()
             self.start()
@@ -121,7 +125,16 @@ class EmbeddedPostgres:
                 self._launched.jvm.send(signal.SIGKILL)
             self._launched.guardian.wait(_START_TIMEOUT_S)
             self._launched = None
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if self._root is not None:
+            shutil.rmtree(self._root, ignore_errors=True)
+            self._root = None
+
+    @property
+    def _folder(self) -> Path:
+        """What the guardian deletes; then it deletes the folder around it, if that is empty."""
+        if self._root is None:
+            raise SetupError("this PostgreSQL has no folder outside of its with statement")
+        return self._root / "server"
 
     @property
     def _data(self) -> Path:
@@ -132,6 +145,11 @@ class EmbeddedPostgres:
         return self._folder / "console.log"
 
     def _initialise(self) -> None:
+        self._folder.mkdir()
+        # Its own user goes through them; the data are closed to others all the same.
+        for each in (self._folder.parent, self._folder):
+            each.chmod(0o755)
+        self._bin = self._found or self._fetched()
         if self._account is not None:
             os.chown(self._folder, *self._account)
         command = [str(self._bin / "initdb"), "-D", str(self._data), "-U", USER, "-A", "trust"]
@@ -156,16 +174,20 @@ class EmbeddedPostgres:
         if sys.platform != "linux" or platform.machine() != "x86_64":
             raise SetupError(
                 "no PostgreSQL server is on this machine, and one can be fetched for Linux on "
-                "x86-64 only; install PostgreSQL 13 or newer, or set TWOPHASE_POSTGRES_URL"
+                f"x86-64 only; {_OTHERWISE}"
             )
-        (jar,) = fetch_jars(FETCHED)
+        try:
+            (jar,) = fetch_jars(FETCHED)
+        except SetupError as error:
+            raise SetupError(
+                f"no PostgreSQL server can be had: {error.message}; or {_OTHERWISE}"
+            ) from error
         # Unpacked where the server's own user can read it: a home folder often is closed to others.
-        target = self._folder / "server"
+        target = self._folder / "programs"
         with zipfile.ZipFile(jar) as archive:
             (name,) = (each for each in archive.namelist() if each.endswith(".txz"))
             with archive.open(name) as packed, tarfile.open(fileobj=packed, mode="r:xz") as files:
                 files.extractall(target, filter="data")
-        self._folder.chmod(0o755)
         return target / "bin"
 
     def _last_line(self) -> str:

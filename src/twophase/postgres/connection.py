@@ -53,7 +53,9 @@ def open_connection(url: Secret) -> psycopg.Connection[Any]:
     """Return a connection on which nothing is begun unless it is asked for."""
     given = conninfo_to_dict(url.reveal())
     # Arrow's text is UTF-8, and a binary COPY is read in the client's encoding, whatever it is.
-    return psycopg.connect(**(_DEFAULTS | given | {"client_encoding": "UTF8"}), autocommit=True)
+    arguments = _DEFAULTS | given | {"client_encoding": "UTF8"}
+    # PgBouncer may give the next transaction another connection, which has nothing prepared.
+    return psycopg.connect(**arguments, autocommit=True, prepare_threshold=None)
 
 
 @contextmanager

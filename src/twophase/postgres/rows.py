@@ -1,7 +1,8 @@
 """Arrow rows in the binary form that COPY reads, in the table's own types.
 
 A column at a time, no Python for each row but where PostgreSQL's form of a value is found in no
-library (uuid, arrays of moments). What would lose anything on the way is refused, not rounded.
+library (uuid, arrays of arrays, arrays of moments and the like). What would lose anything on the
+way is refused, not rounded.
 """
 
 import struct
@@ -15,10 +16,8 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from twophase.errors import ConfigurationError, RowRejected
+from twophase.postgres.arrays import DEPTH_MAX, innermost, inside, is_array, on_wire
 
-_MOMENT_OID: Final = 1184
-# PostgreSQL counts from the year 2000.
-_EPOCH_US: Final = 946_684_800_000_000
 _FIRST_US: Final = -210_866_803_200_000_000
 # The form of Arrow in which each type of PostgreSQL goes on the wire.
 _WIRE: Final[dict[str, pa.DataType]] = {
@@ -54,20 +53,37 @@ _FITS: Final[tuple[tuple[Callable[[Any], bool], str], ...]] = (
     (types.is_large_binary, "bytea"),
     (types.is_duration, "interval"),
 )
-# An array on the wire names the type of what is in it, and these are the names that we can write.
-_IN_ARRAYS: Final = frozenset(_WIRE.keys() | {"numeric"}) - {
-    "varchar",
-    "bpchar",
-    "json",
-    "enum",
-    "interval",
+# An array on the wire names the type of what is in it, by the number that it has everywhere.
+_OIDS: Final = {
+    "bool": 16,
+    "bytea": 17,
+    "int8": 20,
+    "int2": 21,
+    "int4": 23,
+    "text": 25,
+    "json": 114,
+    "float4": 700,
+    "float8": 701,
+    "bpchar": 1042,
+    "varchar": 1043,
+    "date": 1082,
+    "timestamp": 1114,
+    "timestamptz": 1184,
+    "interval": 1186,
+    "numeric": 1700,
+    "uuid": 2950,
+    "jsonb": 3802,
 }
+# Those of which the encoder cannot write arrays.
+_SLOW: Final = frozenset(("json", "bpchar", "varchar", "timestamptz", "interval", "uuid", "jsonb"))
 
 
 def allowed_for(kind: pa.DataType) -> tuple[str, ...]:
     """Return the types of PostgreSQL that a column of this type can be written to."""
-    if types.is_list(kind) or types.is_large_list(kind):
-        return tuple(f"{each}[]" for each in allowed_for(kind.value_type) if each in _IN_ARRAYS)
+    if is_array(kind):
+        within, depth = innermost(kind)
+        found = allowed_for(within) if depth <= DEPTH_MAX else ()
+        return tuple(f"{each}[]" for each in found if each in _OIDS)
     if types.is_timestamp(kind):
         # Without a zone it is no moment: which one was meant is the query's to say.
         return ("timestamp",) if kind.tz is None else ("timestamptz", "timestamp")
@@ -142,21 +158,13 @@ def _converted(column: pa.Array, to: str) -> pa.Array:
     return column.cast(_wire(to, kind))
 
 
-def _arrays(column: pa.ListArray, inside: str) -> pa.Array:
-    kind = column.type.value_type
-    if inside == "timestamptz":
-        return pa.array(map(_moments, column.cast(pa.list_(pa.int64()))), pa.binary())
-    if inside == "timestamp" and types.is_timestamp(kind) and kind.tz is not None:
-        return _inside(column, pc.local_timestamp)
-    if inside == "float4" and types.is_float64(kind):
-        return _inside(column, _narrowed)
-    return column.cast(pa.list_(_wire(inside, kind)))
+def _arrays(column: pa.Array, to: str) -> pa.Array:
+    def convert(values: pa.Array) -> pa.Array:
+        return _converted(values, to)
 
-
-def _inside(column: pa.ListArray, act: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """Return the arrays with what is in them converted; a slice is copied, and begins at 0 then."""
-    whole = pa.concat_arrays([column])
-    return pa.ListArray.from_arrays(whole.offsets, act(whole.values), mask=whole.is_null())
+    if to not in _SLOW and not is_array(column.type.value_type):
+        return inside(column, convert)
+    return on_wire(column, _OIDS[to], convert)
 
 
 def _narrowed(column: pa.Array) -> pa.Array:
@@ -172,7 +180,7 @@ def _narrowed(column: pa.Array) -> pa.Array:
 def _check_moments(column: pa.Array) -> None:
     """Refuse what is before PostgreSQL's first day; at the far end it goes further than Spark."""
     values = column
-    while types.is_list(values.type) or types.is_large_list(values.type):
+    while is_array(values.type):
         values = values.flatten()
     if types.is_timestamp(values.type) and len(values):
         first = pc.min(values.cast(pa.timestamp("us")).cast(pa.int64())).as_py()
@@ -184,17 +192,3 @@ def _wire(to: str, kind: pa.DataType) -> pa.DataType:
     if to != "numeric":
         return _WIRE[to]
     return kind if types.is_decimal(kind) else pa.decimal128(_INT64_DIGITS, 0)
-
-
-def _moments(cell: Any) -> bytes | None:
-    """Return an array of moments as the wire has it: one dimension from 1, each with its size."""
-    values = cell.as_py()
-    if values is None:
-        return None
-    if not values:
-        return struct.pack(">iii", 0, 0, _MOMENT_OID)
-    head = struct.pack(">iiiii", 1, int(None in values), _MOMENT_OID, len(values), 1)
-    return head + b"".join(
-        struct.pack(">i", -1) if each is None else struct.pack(">iq", 8, each - _EPOCH_US)
-        for each in values
-    )

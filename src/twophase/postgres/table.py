@@ -9,7 +9,7 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
-from twophase.commit.attempts import Attempt, Stale
+from twophase.commit.attempts import Attempt, Stale, name_of
 from twophase.errors import (
     CommittableLost,
     ConfigurationError,
@@ -83,11 +83,16 @@ class PostgresTable(TwoPhaseCommitSink[_Open]):
             )
         with translated():
             connection = open_connection(self._url)
-            self._make_commits(connection)
-            connection.execute("BEGIN")
-            # An attempt that lost may have prepared a row with the same key: only the end of the
-            # batch lets go of that, and this attempt must not wait for it.
-            connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_WAIT}'")
+            try:
+                self._make_commits(connection)
+                connection.execute("BEGIN")
+                # An attempt that lost may have prepared a row with the same key: only the end of
+                # the batch lets go of that, and this attempt must not wait for it.
+                connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_WAIT}'")
+            except BaseException:
+                # There is nothing yet that `abort` could be called with.
+                connection.close()
+                raise
         return _Open(attempt.name, connection, Copying(connection, self._table))
 
     def write(self, transaction: _Open, rows: pa.RecordBatch) -> None:
@@ -137,8 +142,12 @@ class PostgresTable(TwoPhaseCommitSink[_Open]):
             raise InvalidState(f"PostgreSQL has dropped what was prepared: {sorted(gone)[:3]}")
 
     def recover(self, stale: Stale) -> None:
-        """Roll back what lost, and forget the notes of batches long done."""
-        old = Stale(stale.prefix, stale.epoch, stale.batch - _KEPT_BATCHES)
+        """Roll back what lost, and forget the notes of batches that are done."""
+        # Whoever recovers has committed what was decided of these batches, and said so in the log.
+        # A driver of a query that comes to it at the same moment still finds the notes of the last
+        # ones; a run of a job has no later batch that would take them away.
+        kept = _KEPT_BATCHES if name_of(stale.prefix).run_id is None else 0
+        old = Stale(stale.prefix, stale.epoch, stale.batch - kept)
         with connected(self._url) as connection:
             self._make_commits(connection)
             query = (

@@ -14,6 +14,7 @@ from uuid import uuid4
 import psycopg
 import pyarrow as pa
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from twophase.clock import Clock
 from twophase.commit.effects import Outcome
@@ -946,8 +947,8 @@ def odd_sink(make_sink, postgres_url):
     schema = f"Odd name {uuid4().hex[:8]}"
     with psycopg.connect(postgres_url) as connection:
         connection.execute(f'CREATE SCHEMA "{schema}"')
-    escaped = schema.replace(" ", "\\%20")
-    return make_sink(url=f"{postgres_url}?options=-csearch_path%3D%22{escaped}%22")
+    escaped = schema.replace(" ", "\\ ")
+    return make_sink(url=make_conninfo(postgres_url, options=f'-csearch_path="{escaped}"'))
 
 
 def test_a_schema_with_an_odd_name(odd_sink):

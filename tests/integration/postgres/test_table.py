@@ -3,7 +3,8 @@
 import datetime as dt
 import decimal
 import math
-from uuid import uuid4
+from functools import reduce
+from uuid import UUID, uuid4
 
 import psycopg
 import pyarrow as pa
@@ -11,17 +12,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
+from support.waiting import wait_until
 
 from twophase.attempt import run_attempt
 from twophase.commit.attempts import Attempt, Stale
 from twophase.embedded.postgres import EmbeddedPostgres
 from twophase.errors import (
+    AccessDenied,
     CommittableLost,
     ConfigurationError,
     InvalidState,
     RowRejected,
     StoreUnavailable,
 )
+from twophase.postgres.arrays import innermost
 from twophase.postgres.copying import Copying
 from twophase.postgres.table import COMMITS, PostgresTable
 
@@ -116,7 +121,36 @@ COLUMNS = [
         pa.list_(pa.timestamp("us", tz="America/New_York")),
         [[MOMENT, None, MOMENT.replace(year=1900)], [], [EPOCH]],
     ),
+    ("varchar(3)[]", pa.list_(pa.string()), [["abc", None, ""], [], ["ü"]]),
+    ("char(2)[]", pa.list_(pa.string()), [["ab", None], [], ["  "]]),
+    ("json[]", pa.list_(pa.string()), [["[1]", None], [], ["2"]]),
+    ("jsonb[]", pa.list_(pa.string()), [['{"a": 1}', None], [], ["[]"]]),
+    ("uuid[]", pa.list_(pa.string()), [[str(UUID(int=7)), None], [], [str(UUID(int=2**128 - 1))]]),
+    ("interval[]", pa.list_(pa.duration("us")), [[dt.timedelta(-5, 3, 7), None], [], []]),
+    (
+        "int4[][]",
+        pa.list_(pa.list_(pa.int32())),
+        [[[1, None, 3], [4, 5, 6]], [], [[-(2**31)]]],
+    ),
+    (
+        "text[]",
+        pa.list_(pa.list_(pa.list_(pa.string()))),
+        [[[["", None], ["{", "}"]]], [], [[["a"]], [["b"]]]],
+    ),
+    (
+        "timestamptz[]",
+        pa.list_(pa.list_(pa.timestamp("us", tz="America/New_York"))),
+        [[[MOMENT, None]], [], [[EPOCH], [MOMENT]]],
+    ),
 ]
+# What psycopg would make of these is not what was written.
+SHOWN = {
+    "jsonb": "a::text",
+    "uuid": "a::text",
+    "json[]": "a::text[]",
+    "jsonb[]": "a::text[]",
+    "uuid[]": "a::text[]",
+}
 
 NEW_YORK = pa.timestamp("us", tz="America/New_York")
 CONVERTED = [
@@ -129,6 +163,14 @@ CONVERTED = [
     ("float8", pa.decimal128(12, 2), decimal.Decimal("1.25"), 1.25),
     ("float4", pa.float64(), 0.1, 0.1),
     ("float4[]", pa.list_(pa.float64()), [0.0, None, math.inf], [0.0, None, math.inf]),
+    ("numeric", pa.decimal128(5, -2), decimal.Decimal(-1234500), decimal.Decimal(-1234500)),
+    ("int2[]", pa.list_(pa.list_(pa.int64())), [[1, None]], [[1, None]]),
+    (
+        "int8[]",
+        reduce(lambda kind, _: pa.list_(kind), range(6), pa.int8()),
+        [[[[[[1, 2]]]]]],
+        [[[[[[1, 2]]]]]],
+    ),
     ("timestamp[]", pa.list_(pa.date32()), [dt.date(2026, 1, 2)], [dt.datetime(2026, 1, 2)]),  # noqa: DTZ001
     ("char(3)", pa.string(), "a", "a  "),
     ("json", pa.string(), '{"a":  1}', {"a": 1}),
@@ -150,6 +192,17 @@ UNFIT = [
     ("timestamptz", NEW_YORK, dt.timedelta(days=-2_500_000), "a moment is before 4713 BC"),
     ("timestamp", NEW_YORK, dt.timedelta(days=-2_500_000), "a moment is before 4713 BC"),
     ("timestamptz[]", pa.list_(NEW_YORK), [dt.timedelta(-2_500_000)], "before 4713 BC"),
+    ("timestamptz[]", pa.list_(pa.list_(NEW_YORK)), [[dt.timedelta(-2_500_000)]], "before 4713 BC"),
+    ("int4[]", pa.list_(pa.list_(pa.int32())), [[1], [2, 3]], "column a .* arrays of 1 and 2 elem"),
+    ("int4[]", pa.list_(pa.list_(pa.int32())), [[1], None], "column a .* in an array is null"),
+    ("int4[]", pa.list_(pa.list_(pa.int32())), [[], []], "column a .* array of empty arrays"),
+    (
+        "int2[]",
+        pa.list_(pa.list_(pa.int32())),
+        [[32768]],
+        "the column a has a value that int2.. ca",
+    ),
+    ("varchar(3)[]", pa.list_(pa.string()), ["four"], "PostgreSQL refuses a row: value too long"),
     ("uuid", pa.string(), "", "the column a has a value that uuid cannot hold"),
     ("int2", pa.int64(), 32768, "the column a has a value that int2 cannot hold"),
     ("float8", pa.int64(), 2**53 + 1, "the column a has a value that float8 cannot hold"),
@@ -171,9 +224,8 @@ def test_values_come_back(postgres_url, make_table, kind, arrow, values):
     rows = pa.RecordBatch.from_arrays([pa.array([*values, None], arrow)], names=["a"])
     sink, committable = written(postgres_url, table, rows)
     sink.commit(committable)
-    cast = {"jsonb": f"SELECT a::text FROM {table}", "uuid": f"SELECT a::text FROM {table}"}
     with psycopg.connect(postgres_url) as connection:
-        query = cast.get(kind, f"SELECT a FROM {table}")
+        query = f"SELECT {SHOWN.get(kind, 'a')} FROM {table}"
         found = [each for (each,) in connection.execute(query)]
     assert found[:-1] == values
     assert found[-1] is None
@@ -201,11 +253,11 @@ def test_values_are_converted(postgres_url, make_table, kind, arrow, value, expe
 
 def in_arrow(value, kind):
     """One value; a moment that Python cannot have is given as a time since 1970."""
-    inside = value[0] if isinstance(value, list) else value
-    if isinstance(inside, dt.timedelta):
-        plain = pa.list_(pa.int64()) if isinstance(value, list) else pa.int64()
-        number = inside // dt.timedelta(microseconds=1)
-        return pa.array([[number] if isinstance(value, list) else number], plain).cast(kind)
+    if isinstance(value, list) and pa.types.is_timestamp(innermost(kind)[0]):
+        within = in_arrow(value[0], kind.value_type)
+        return pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), within)
+    if isinstance(value, dt.timedelta):
+        return pa.array([value // dt.timedelta(microseconds=1)], pa.int64()).cast(kind)
     return pa.array([value], kind)
 
 
@@ -240,6 +292,29 @@ def test_any_decimal(postgres_url, scale, numbers):
     assert found == values
 
 
+@given(
+    sizes=st.lists(st.integers(1, 4), min_size=1, max_size=4),
+    values=st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), min_size=256, max_size=256),
+    around=st.lists(st.sampled_from([None, []]), max_size=2),
+)
+@settings(max_examples=30)
+def test_any_block(postgres_url, sizes, values, around):
+    """Of any depth, with nulls in it and before it, arrives number by number."""
+    given, kind, rest = values[: math.prod(sizes)], pa.int64(), [*sizes]
+    while rest:
+        size, kind = rest.pop(), pa.list_(kind)
+        given = [given[at : at + size] for at in range(0, len(given), size)]
+    column = [*around, *given, *around]
+    rows = pa.RecordBatch.from_arrays([pa.array(column, kind)], names=["a"])
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("CREATE TEMP TABLE any_block (a int8[])")
+        with Copying(connection, sql.Identifier("any_block")) as copying:
+            copying.write(rows)
+        found = [value for (value,) in connection.execute("SELECT a FROM any_block")]
+        connection.rollback()
+    assert found == column
+
+
 def test_not_a_number(postgres_url, make_table):
     """Is one of the floats."""
     table = make_table("a float8")
@@ -263,6 +338,7 @@ def test_columns_go_by_name(postgres_url, make_table):
     [
         (pa.string(), "the column a is of type string and int8 in the table .*text, varchar"),
         (pa.list_(pa.int64()), r"can be written to int2\[\], int4\[\], int8\[\]"),
+        (reduce(lambda kind, _: pa.list_(kind), range(7), pa.int64()), "to no type there is"),
         (pa.map_(pa.int64(), pa.int64()), "can be written to no type there is; cast it"),
         (pa.timestamp("us"), "can be written to timestamp; cast it"),
         (pa.float64(), "can be written to float4, float8; cast it"),
@@ -288,6 +364,16 @@ def test_slices(postgres_url, make_table):
     assert rows_of(postgres_url, table) == [(None,), ([local, None],)]
 
 
+def test_slices_of_blocks(postgres_url, make_table):
+    """Also arrays of arrays."""
+    whole = pa.array([[[9]], None, [[1], [None]], []], pa.list_(pa.list_(pa.int64())))
+    table = make_table("a int8[]")
+    rows = pa.RecordBatch.from_arrays([whole.slice(1, 2)], names=["a"])
+    sink, committable = written(postgres_url, table, rows)
+    sink.commit(committable)
+    assert rows_of(postgres_url, table) == [(None,), ([[1], [None]],)]
+
+
 @pytest.mark.parametrize("encoding", ["LATIN1", "UTF8"])
 def test_text_is_text_in_any_encoding(postgres_url, encoding):
     """Whatever the client or the database is set to; what the database cannot hold is refused."""
@@ -296,7 +382,7 @@ def test_text_is_text_in_any_encoding(postgres_url, encoding):
         connection.execute(
             f"CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0 LOCALE 'C'"
         )
-    url = f"{postgres_url.rpartition('/')[0]}/{name}?client_encoding=latin1"
+    url = make_conninfo(postgres_url, dbname=name, client_encoding="latin1")
     with psycopg.connect(url) as connection:
         connection.execute("CREATE TABLE t (a text)")
     sink, committable = written(url, "t", pa.RecordBatch.from_pydict({"a": ["é"]}))
@@ -388,6 +474,22 @@ def test_what_lost_and_old_notes_are_swept(postgres_url, make_table):
         "0" * 11 + "3",
     ]
     sink.recover(Stale(other, 1, 3))
+
+
+def test_a_connection_that_cannot_begin_is_closed(postgres_url):
+    """At once, also while somebody still holds the error."""
+    role, name = f"role_{uuid4().hex[:8]}", f"begin {uuid4().hex[:8]}"
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute(f"CREATE ROLE {role}")
+        connection.execute(f"CREATE SCHEMA {role}; CREATE TABLE {role}.t (id bigint)")
+        connection.execute(f"GRANT USAGE ON SCHEMA {role} TO {role}")
+    theirs = make_conninfo(postgres_url, options=f"-c role={role}", application_name=name)
+    with pytest.raises(AccessDenied, match="permission denied for schema") as found:
+        PostgresTable(theirs, f"{role}.t").begin(Attempt(prefix(), 1, 0, 0, 0))
+    query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        wait_until(lambda: connection.execute(query, [name]).fetchone() == (0,), 10)
+    assert found.value.code == "TWOPHASE_ACCESS_DENIED"
 
 
 def test_a_server_that_is_killed_keeps_what_was_prepared(make_table):
