@@ -4,7 +4,7 @@ import pytest
 from parquet_folder import ParquetFolder
 from support.folders import ids_in
 
-from twophase.testing import SinkContract, Stage, contract
+from twophase.testing import SinkContract, Stage
 
 
 def stage_in(folder, kind=ParquetFolder):
@@ -25,17 +25,3 @@ class TestParquetFolder(SinkContract):
     def stage(self, tmp_path):
         """A new folder."""
         return stage_in(tmp_path)
-
-
-class Careless(ParquetFolder):
-    """A sink whose `abort` does nothing."""
-
-    def abort(self, staging):
-        pass
-
-
-def test_an_abort_that_does_nothing_is_seen(tmp_path, monkeypatch):
-    """Where the store can tell what it holds."""
-    monkeypatch.setattr(contract, "_HELD_S", 0.1)
-    with pytest.raises(AssertionError, match="transactions held after an abort: found 1"):
-        SinkContract().test_an_abort_drops_the_rows(stage_in(tmp_path, Careless))

@@ -208,6 +208,16 @@ class SinkContract:
         begun.abort(transaction)
         _expect_none_held(stage, "after a recovery")
 
+    def test_what_older_drivers_left_is_ended(self, stage: Stage) -> None:
+        """However many drivers ago, and of whichever batch."""
+        left = [stage.prepared([n], epoch=n, batch=2 + n) for n in (1, 2)]
+        stage.make().recover(stage.stale(2))
+        for each in left:
+            with pytest.raises(CommittableLost):
+                stage.make().commit(each.committable)
+        _expect(stage.visible(), [])
+        _expect_none_held(stage, "after a recovery")
+
     def test_nothing_else_is_ended(self, stage: Stage) -> None:
         """Not a later batch, not a newer driver, not another sink whose name begins alike."""
         other = replace(stage, prefix=f"{stage.prefix[:-2]}x//")

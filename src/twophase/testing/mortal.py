@@ -68,6 +68,7 @@ class MortalSink(TwoPhaseCommitSink[Any]):
 
     def __init__(self, sink: TwoPhaseCommitSink[Any], process: Process) -> None:
         self._sink, self._process = sink, process
+        self.time_limit_s = sink.time_limit_s
 
     def begin(self, attempt: Attempt) -> Any:
         """Open a transaction."""

@@ -1,9 +1,11 @@
 """Clients of this package for the tests of its Kafka half."""
 
+import itertools
 from contextlib import ExitStack
 from uuid import uuid4
 
 import pytest
+from support.kafka_loops import KafkaLoop
 
 from twophase.kafka.options import KafkaOptions
 from twophase.kafka.transactions import Transactions
@@ -45,3 +47,18 @@ def transactional_id():
 def transactions(wire):
     """The transactions of the broker under test."""
     return Transactions(wire)
+
+
+@pytest.fixture
+def make_loop(make_topic, tmp_path):
+    """Make a sink in task scope whose drivers are processes; its batch 0 is written."""
+    numbers = itertools.count()
+
+    def make(broker, **options):
+        folder = tmp_path / f"loop-{next(numbers)}"
+        loop = KafkaLoop(broker, make_topic(broker), folder, options)
+        code, said = loop.run(1)
+        assert code == 0, said
+        return loop
+
+    return make

@@ -253,6 +253,7 @@ def run_script(stage, **arguments):
     }
     return subprocess.Popen(
         [sys.executable, str(SCRIPT), json.dumps(given)],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -261,12 +262,17 @@ def run_script(stage, **arguments):
 
 @pytest.mark.long
 def test_a_hundred_commits_from_several_processes(stage):
-    """One effect, whoever comes first."""
+    """All at once, by 25 threads in each of four: one effect, and nobody is told otherwise."""
     sink = stage.sink()
     sink.own(stage.prefix, 1, "query")
     turn = opened(stage, sink)
     prepared = [run_attempt(sink, turn.attempt(n, n), [rows_of(n)]).committable for n in range(2)]
-    running = [run_script(stage, committables=prepared, times=25) for _ in range(4)]
+    running = [run_script(stage, committables=prepared, threads=25) for _ in range(4)]
+    assert [each.stdout.readline() for each in running] == ["ready\n"] * 4
+    assert stage.values() == []
+    for each in running:
+        each.stdin.write("go on\n")
+        each.stdin.flush()
     assert [each.communicate(timeout=120)[0] for each in running] == ["done\n"] * 4
     sink.commit(prepared[0])
     assert stage.values() == [0, 1]

@@ -1,21 +1,20 @@
 """A driver of BatchScope in a process of its own, which dies or waits at a step; no Spark.
 
 Arguments, as JSON: url, table, name of the sink, done: a file that has how many batches are done,
-as a checkpoint would; optionally at and after: the step before or after which it kills itself, and
-asks: whether it says so instead, and goes on once it is answered. A step is a statement that it
+as a checkpoint would; optionally at, after and act (`support.steps`). A step is a statement that it
 sends, or the note that a batch is done. It ends with 0, with 3 where the sink raised an error of
 its own, and says its steps.
 """
 
 import json
-import os
-import signal
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 
-import psycopg
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
 import pyarrow as pa
+from support import statements
+from support.steps import REFUSED, steps_of
 
 from twophase.commit.recovery import Batch
 from twophase.errors import TwoPhaseError
@@ -26,51 +25,6 @@ from twophase.postgres.connection import connected
 from twophase.postgres.target import Target
 
 BATCHES, TASKS, ROWS = 2, 2, 3
-REFUSED = 3
-
-
-class Steps:
-    """Counts and names steps, and does something at one of them."""
-
-    def __init__(self, at, act, *, after):
-        self.names = []
-        self.at, self.act, self.after = at, act, after
-
-    @contextmanager
-    def step(self, name):
-        self.names.append(name)
-        here = len(self.names) == self.at
-        if here and not self.after:
-            self.act()
-        yield
-        if here and self.after:
-            self.act()
-
-
-def die():
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def ask():
-    print("here", flush=True)
-    assert sys.stdin.readline() == "go on\n"
-
-
-def watch(steps):
-    """Make a step of every statement."""
-    execute, command = psycopg.Connection.execute, psycopg.Connection._exec_command
-
-    def executed(self, query, *args, **more):
-        text = query if isinstance(query, str) else query.as_string(self)
-        with steps.step(" ".join(text.split())[:60]):
-            return execute(self, query, *args, **more)
-
-    def commanded(self, text, *args, **more):
-        with steps.step(text.decode()):
-            return (yield from command(self, text, *args, **more))
-
-    psycopg.Connection.execute = executed
-    psycopg.Connection._exec_command = commanded
 
 
 class Tasks:
@@ -95,9 +49,8 @@ class Tasks:
 
 def main(arguments):
     """Write all batches that are not done yet; the first of them may be there already."""
-    act = ask if arguments.get("asks") else die
-    steps = Steps(arguments.get("at"), act, after=arguments.get("after", False))
-    watch(steps)
+    steps = steps_of(arguments)
+    statements.watch(steps)
     url, target = Secret(arguments["url"]), Target(arguments["table"])
     with connected(url) as connection:
         schema = schema_of(connection, target.table)

@@ -11,13 +11,13 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from support.steps import REFUSED
 
 from twophase.embedded.postgres import EmbeddedPostgres
 from twophase.postgres.markers import MARKERS
 
 DRIVER = Path(__file__).parent / "batch_driver.py"
 BATCHES, ROWS = 2, 12
-REFUSED = 3
 
 
 class Sink:
@@ -126,7 +126,7 @@ def test_a_driver_dies_at_any_step(make_sink):
 
 def kill_server(server, sink, at, *, after, where):
     """Kill the server while a driver is at this step; drivers are started until one ends well."""
-    with sink.start(at=at, after=after, asks=True) as driver:
+    with sink.start(at=at, after=after, act="ask") as driver:
         assert driver.stdout.readline() == "here\n", where
         server.kill()
         server.start()
