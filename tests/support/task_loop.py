@@ -31,7 +31,7 @@ class Tasks:
     def __init__(self, sink, rows, number):
         self.sink, self.rows, self.number = sink, rows, number
 
-    def run(self, turn):
+    def run(self, turn, _anew):
         self._run(turn, 0, 90)
         return [self._run(turn, task, task) for task in range(TASKS)]
 

@@ -61,7 +61,7 @@ class TwoTasks:
     def __init__(self, sink):
         self.sink = sink
 
-    def run(self, turn):
+    def run(self, turn, _anew):
         rows = pa.RecordBatch.from_pydict({"id": [1]})
         return [run_attempt(self.sink, turn.attempt(task, task), [rows]) for task in range(2)]
 

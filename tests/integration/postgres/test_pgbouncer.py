@@ -135,7 +135,7 @@ class TableTasks:
     def __init__(self, sink, number):
         self.sink, self.number = sink, number
 
-    def run(self, turn):
+    def run(self, turn, _anew):
         def one(task):
             return run_attempt(self.sink, turn.attempt(task, task), [rows_of(self.number, task)])
 
