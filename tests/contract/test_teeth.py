@@ -29,17 +29,17 @@ class Hasty(ParquetFolder):
         return committable
 
     def commit(self, committable):
-        shutil.rmtree(self.folder / committable["staging"], ignore_errors=True)
+        shutil.rmtree(self.folder / f".{committable['name']}", ignore_errors=True)
 
 
 class Doubling(ParquetFolder):
     """Writes the rows at every commit, and keeps what it writes them from."""
 
     def commit(self, committable):
-        staging = self.folder / committable["staging"]
+        staging = self.folder / f".{committable['name']}"
         if not staging.exists():
             raise CommittableLost(f"{staging} is gone")
-        final = self.folder / committable["staging"].removeprefix(".")
+        final = self.folder / committable["name"]
         final.mkdir(exist_ok=True)
         copies = len(list(final.iterdir()))
         for number, path in enumerate(sorted(staging.glob("*.parquet"))):
@@ -51,9 +51,7 @@ class Once(ParquetFolder):
 
     def commit(self, committable):
         try:
-            (self.folder / committable["staging"]).rename(
-                self.folder / committable["staging"].removeprefix(".")
-            )
+            (self.folder / f".{committable['name']}").rename(self.folder / committable["name"])
         except FileNotFoundError:
             raise CommittableLost("it is gone") from None
 
