@@ -8,7 +8,6 @@ producer id which no broker gives out: rights are checked before it is refused.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from kafka.protocol.admin.groups import DescribeGroupsRequest
 from kafka.protocol.producer.transaction import EndTxnRequest
 
 from twophase.errors import AccessDenied, CommitRejected, TwoPhaseError
@@ -18,9 +17,9 @@ from twophase.kafka.check_setup import Setup
 from twophase.kafka.check_topics import ask_topics
 from twophase.kafka.coordinator import Question, settle
 from twophase.kafka.findings import Finding, error, ok, unknown
+from twophase.kafka.groups import describe_group
 from twophase.kafka.needs import READ, WRITE, Need
 from twophase.kafka.rights import GROUP, TOPIC, TRANSACTIONAL_ID
-from twophase.kafka.wire import GROUP as GROUP_COORDINATOR
 from twophase.kafka.wire import TRANSACTION, Wire
 
 _DESCRIBE: Final = "DESCRIBE"
@@ -115,21 +114,8 @@ def _named(codes: set[int] | None) -> Allowed:
 
 
 def _on_group(wire: Wire, group: str) -> Allowed:
-    question = Question(
-        kind=GROUP_COORDINATOR,
-        key=group,
-        request=lambda: DescribeGroupsRequest(
-            groups=[group],
-            include_authorized_operations=True,
-            min_version=3,
-            max_version=5,  # From v6 on a group that is not there tells no rights.
-        ),
-        codes=lambda answer: (row.error_code for row in answer.groups),
-        table=answers.DESCRIBE_TRANSACTIONS,
-        ids={"group": group},
-    )
     try:
-        (row,) = settle(wire, question).groups
+        row = describe_group(wire, group, rights=True)
     except AccessDenied:
         # READ includes DESCRIBE, so neither is there.
         return set()

@@ -65,8 +65,8 @@ def offsets_of_group(
     return committed_in(answer)
 
 
-def group_exists(wire: Wire, group: str) -> bool:
-    """Return whether the coordinator has the group, whatever may be seen of its offsets."""
+def describe_group(wire: Wire, group: str, *, rights: bool = False) -> Any:
+    """Return what the coordinator says of a group; with `rights` also what this user may do."""
     answer = settle(
         wire,
         Question(
@@ -74,9 +74,10 @@ def group_exists(wire: Wire, group: str) -> bool:
             key=group,
             request=lambda: DescribeGroupsRequest(
                 groups=[group],
-                include_authorized_operations=False,
+                include_authorized_operations=rights,
                 min_version=3,
-                max_version=5,  # From v6 on a group that is not there is an error.
+                # From v6 on a group that is not there is an error, and tells no rights.
+                max_version=5,
             ),
             codes=lambda answer: codes_of_all(
                 [group], ((row.group_id, row.error_code) for row in answer.groups)
@@ -86,7 +87,12 @@ def group_exists(wire: Wire, group: str) -> bool:
         ),
     )
     (row,) = answer.groups
-    return bool(row.group_state != _NO_GROUP)
+    return row
+
+
+def group_exists(wire: Wire, group: str) -> bool:
+    """Return whether the coordinator has the group, whatever may be seen of its offsets."""
+    return bool(describe_group(wire, group).group_state != _NO_GROUP)
 
 
 def list_groups(wire: Wire, prefix: str) -> tuple[str, ...]:
