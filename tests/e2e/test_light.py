@@ -1,5 +1,9 @@
 """Rows that are not weighed one by one: as many as before, and never too heavy a batch."""
 
+import os
+import time
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 from pyspark.sql import Observation
@@ -15,6 +19,7 @@ from twophase.spark.kafka_sink import KafkaSink
 from twophase.spark.light import job_may_guess, light_rows
 from twophase.spark.local_path import LocalPath
 from twophase.spark.routed_path import RoutedPath
+from twophase.spark.tasks import EncodeTask
 
 ROWS = 3_000
 SETTING = "spark.sql.execution.arrow.maxBytesPerBatch"
@@ -171,6 +176,30 @@ def test_batches_of_the_users_own_functions_keep_their_bound(spark, kafka, topic
     found = values(kafka.bootstrap_servers, topic)
     assert len(found) == 30_000
     assert max(int(value) for value in found) < 10_000
+
+
+def test_the_workers_that_meet_a_heavy_row_stay(spark, wire, topic, tmp_path, monkeypatch):
+    """Spark would end one that leaves rows unread, and a new one takes longer than most batches."""
+    folder = str(tmp_path)
+
+    class Noted(EncodeTask):
+        def __call__(self, batches):
+            Path(folder, str(os.getpid())).touch()
+            yield from super().__call__(batches)
+
+    monkeypatch.setattr("twophase.spark.worker_path.EncodeTask", Noted)
+    path = LocalPath(numbers(spark, "id % 1000 = 7"), wire, topic, light=lambda: True)
+    try:
+        path.prepare()
+    finally:
+        path.free()
+    assert path.heavy
+    noted = [int(entry.name) for entry in tmp_path.iterdir()]
+    assert noted
+    # Long enough for Spark to end what it will not use again.
+    time.sleep(1)
+    for pid in noted:
+        os.kill(pid, 0)
 
 
 def test_a_task_may_stop_with_batches_unread(spark, wire, topic):

@@ -13,6 +13,7 @@ observes of it, which would be counted in part.
 """
 
 import re
+import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,6 +35,8 @@ _FIXED_BYTES: Final = 32
 _SIZED: Final = re.compile(r"string|binary|char|varchar")
 _NESTED: Final = re.compile(r"array|map|struct|variant")
 _FLAG: Final = "twophase_heavy"
+# About what a new worker takes for itself and the modules that it loads.
+_NEW_WORKER_S: Final = 1.0
 
 
 class HeavyRows(Exception):
@@ -70,10 +73,19 @@ def light_rows(frame: "DataFrame") -> "DataFrame | None":
 
 def unflagged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a light form as the frame has them, or raise HeavyRows."""
-    for batch in batches:
+    rest = iter(batches)
+    for batch in rest:
         if pc.any(batch.column(_FLAG)).as_py():
+            _read_on(rest)
             raise HeavyRows
         yield batch.drop_columns([_FLAG])
+
+
+def _read_on(rest: Iterator[pa.RecordBatch]) -> None:
+    """Read what is left, if that is soon done: Spark ends a worker that leaves rows unread."""
+    until_s = time.monotonic() + _NEW_WORKER_S
+    while time.monotonic() < until_s and next(rest, None) is not None:
+        pass
 
 
 def job_may_guess(frame: "DataFrame") -> bool:
