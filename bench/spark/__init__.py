@@ -12,7 +12,7 @@ from bench.spark.setting import Topics, session
 
 # A run has to outlast its own beginning: so many times the rows of the other groups.
 TIMES = 10
-RUNS_MAX, LATENCY_RUNS_MAX = 5, 3
+RUNS_MAX = 5
 
 
 def measure(servers: str, count: int, runs: int) -> Iterator[Figure]:
@@ -22,4 +22,4 @@ def measure(servers: str, count: int, runs: int) -> Iterator[Figure]:
         yield from batch.measure(spark, topics, TIMES * count, runs)
         yield from processors.measure(spark, topics, TIMES * count, runs)
         yield from stream.measure(spark, topics, TIMES * count, runs)
-        yield from latency.measure(spark, topics, min(runs, LATENCY_RUNS_MAX))
+        yield from latency.measure(spark, topics, runs)
