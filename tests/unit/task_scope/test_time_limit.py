@@ -5,7 +5,7 @@ import threading
 import time
 
 import pytest
-from support.scopes import Moving, Recording, Tasks, batch, scope_over
+from support.scopes import Recording, Tasks, batch, scope_over
 
 from twophase.call_watch import CallWatch
 from twophase.clock import Clock
@@ -31,21 +31,9 @@ class Limited(Recording):
 
 
 @pytest.fixture
-def clock():
-    """A clock."""
-    return Moving()
-
-
-@pytest.fixture
 def sink(clock):
     """A store."""
     return Limited(clock)
-
-
-@pytest.fixture
-def scope_of(tmp_path, sink, clock):
-    """Make a driver of the sink."""
-    return lambda: scope_over(LocalFolder(tmp_path / "log"), sink, clock)
 
 
 def warnings(caplog):

@@ -4,7 +4,7 @@ import threading
 import time
 
 import pytest
-from support.scopes import PREFIX, Moving, Recording, Tasks, batch, scope_over
+from support.scopes import PREFIX, Recording, Tasks, batch, scope_over
 
 from twophase.call_watch import CallWatch, Phase, Recovery
 from twophase.commit.attempts import Attempt, Stale
@@ -24,31 +24,6 @@ from twophase.errors import (
 from twophase.log.decisions import DecisionLog
 from twophase.observe import TASK, scope_record
 from twophase.task_scope import _COMMITS_AT_ONCE, OnLost
-from twophase.testing import LocalFolder
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """The log's folder."""
-    return LocalFolder(tmp_path / "log")
-
-
-@pytest.fixture
-def sink():
-    """A store."""
-    return Recording()
-
-
-@pytest.fixture
-def clock():
-    """A clock."""
-    return Moving()
-
-
-@pytest.fixture
-def scope_of(folder, sink, clock):
-    """Make a driver of the sink."""
-    return lambda **more: scope_over(folder, sink, clock, **more)
 
 
 def test_the_way_of_a_batch(scope_of, sink, folder):

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support.scopes import Moving, Recording, Tasks, batch, scope_over
+from support.scopes import Tasks, batch
 
 from twophase.call_watch import CallWatch
 from twophase.commit.effects import Outcome
@@ -19,27 +19,8 @@ from twophase.log.decision import Prepared
 from twophase.log.decisions import DecisionLog
 from twophase.observe import TASK, scope_record
 from twophase.task_scope import OnLost
-from twophase.testing import LocalFolder
 
 THREE = (0, 1, 2)
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """The log's folder."""
-    return LocalFolder(tmp_path / "log")
-
-
-@pytest.fixture
-def sink():
-    """A store."""
-    return Recording()
-
-
-@pytest.fixture
-def scope_of(folder, sink):
-    """Make a driver of the sink."""
-    return lambda **more: scope_over(folder, sink, Moving(), **more)
 
 
 def lost_files(folder):
