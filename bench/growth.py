@@ -28,7 +28,7 @@ VALUES = (10, 100, 1_000, 100_000)
 # As many bytes for rows of every size, as far as there are not too many of them.
 VALUE_BYTES, VALUE_ROWS = 200_000_000, 4_000_000
 NUMBER_BYTES = 10
-RUNS = 3
+RUNS = 6
 # What runs on a shared machine differ by.
 SLACK = 1.25
 
