@@ -98,7 +98,7 @@ def run(
     except (TwoPhaseError, _Failed) as error:
         ending = error.ending if isinstance(error, _Failed) else ending_of(error)
         if output == JSON:
-            print_failure(error, ending)
+            print_failure(error, ending, error.code)
         else:
             complain(str(error))
         context.exit(int(ending))
@@ -107,11 +107,11 @@ def run(
 
 
 class _Failed(Exception):
-    """A run that has ended in an error which is not one of this package."""
+    """A run that has ended in an error, told as it may be shown; `code` where it is one of ours."""
 
-    def __init__(self, said: str, ending: Ending) -> None:
+    def __init__(self, said: str, ending: Ending, code: str | None = None) -> None:
         super().__init__(said)
-        self.ending = ending
+        self.ending, self.code = ending, code
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def _load_and_run(asked: _Asked) -> None:
 def _failed(error: BaseException, hide: Callable[[str], str] | None) -> _Failed:
     """Return any error as a sentence in which nothing is shown that came from a reference."""
     if isinstance(error, TwoPhaseError):
-        return _Failed((hide or str)(str(error)), ending_of(error))
+        return _Failed((hide or str)(str(error)), ending_of(error), error.code)
     name = type(error).__name__
     if hide is None:
         # What it says cannot be searched for secrets yet.

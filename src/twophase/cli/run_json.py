@@ -31,9 +31,10 @@ def _print_json(told: dict[str, Any]) -> None:
     click.echo(json.dumps({"time": datetime.now(UTC).isoformat(), **told}, default=str))
 
 
-def print_failure(error: Exception, ending: Ending) -> None:
-    """Print why a run failed, or did not begin."""
+def print_failure(error: Exception, ending: Ending, error_code: str | None) -> None:
+    """Print why a run failed, or did not begin; with the keys that every command's error has."""
     told: dict[str, Any] = {"event": "failed", "code": int(ending), "error": str(error)}
+    told["error_code"] = error_code
     if isinstance(error, PipelineWrong):
         told["mistakes"] = [
             {"file": error.file, "line": each.place.line, "column": each.place.column}

@@ -58,13 +58,14 @@ class Status(Event):
 
 @dataclass(frozen=True, slots=True)
 class Restarting(Event):
-    """The query failed and is started again after a pause."""
+    """The query failed and is started again after a pause; `error_code` as in `failed`."""
 
     event: ClassVar[str] = "restarting"
     error: str
     restart: int
     of: int
     pause_s: float
+    error_code: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -261,7 +261,10 @@ class Runner:
         self._in_a_row += 1
         self._restarts += 1
         pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (self._in_a_row - 1))
-        self._tell(Restarting(first_line(error), self._in_a_row, self._pipeline.restarts, pause_s))
+        code = error.code if isinstance(error, TwoPhaseError) else None
+        self._tell(
+            Restarting(first_line(error), self._in_a_row, self._pipeline.restarts, pause_s, code)
+        )
         self._stop.wait(pause_s)
 
 

@@ -33,6 +33,10 @@ def restarts(told):
     return [event.restart for event in told if isinstance(event, Restarting)]
 
 
+def codes(told):
+    return [event.error_code for event in told if isinstance(event, Restarting)]
+
+
 class Sink:
     """A user's sink; `closing` is what its close() does."""
 
@@ -87,6 +91,7 @@ def test_what_a_constructor_raises_counts_as_a_failure_of_the_query():
     runner, told = runner_of(Stream(2), make_first, make_second)
     assert runner.run().why == DRAINED
     assert restarts(told) == [1, 2]
+    assert codes(told) == ["TWOPHASE_STORE_UNAVAILABLE", None]
     assert [(each.closed, each.written) for each in first] == [
         (True, []),
         (True, []),
@@ -177,6 +182,7 @@ checkpoint: state
 # Where a part fails in a way that nobody has thought of.
 _BROKEN = """\
 import sys
+from twophase import errors
 from twophase.cli.main import run
 def broken(*_):
     raise {error}
@@ -211,6 +217,23 @@ def test_an_error_that_nobody_thought_of_is_a_sentence(tmp_path, error):
     assert done.stderr == f"the run failed: {name}: ***\n"
 
 
+@pytest.mark.parametrize(
+    ("part", "error", "ending", "code"),
+    [
+        ("one_run", "OSError('no')", Ending.FAILED, None),
+        ("one_run", "errors.StoreUnavailable('no')", Ending.FAILED, "TWOPHASE_STORE_UNAVAILABLE"),
+        ("one_run", "errors.Fenced('no')", Ending.TAKEN_OVER, "TWOPHASE_FENCED"),
+        # Before anything is loaded.
+        ("_check_pyspark", "errors.SetupError('no')", Ending.NEEDS_A_PERSON, "TWOPHASE_SETUP"),
+    ],
+)
+def test_the_code_of_an_error_for_programs(tmp_path, part, error, ending, code):
+    """Every command's error has it, under one name; null where it is no error of this package."""
+    done = broken(tmp_path / "p.yaml", error, "--output", "json", part=part)
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["code"], told["error_code"]) == (ending, ending, code)
+
+
 def test_an_error_before_secrets_are_known(tmp_path):
     """It is told where it comes from, and not what it says."""
     error = "OSError('canary-of-a-test')"
@@ -218,7 +241,7 @@ def test_an_error_before_secrets_are_known(tmp_path):
         *(tmp_path / "p.yaml", error), module="twophase.pipeline.load", part="load_pipeline"
     )
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "the pipeline could not be loaded: OSError in <string>, line 4\n"
+    assert done.stderr == "the pipeline could not be loaded: OSError in <string>, line 5\n"
 
 
 _SLOW = """\

@@ -1,6 +1,7 @@
 """What a run says: lines for people, events for programs, exit codes for schedulers."""
 
 import io
+import json
 import logging
 import signal
 
@@ -194,6 +195,10 @@ def test_mistakes_by_the_command(tmp_path, capsys):
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith(f"{path}:1:1: 'nam' is no key")
     assert second.startswith(f"{path}:6:5: ")
+    assert run(["run", str(path), "--output", "json"]) == 2
+    told = json.loads(capsys.readouterr().out)
+    assert told["error_code"] == "TWOPHASE_CONFIGURATION"
+    assert [(each["line"], each["column"]) for each in told["mistakes"]] == [(1, 1), (6, 5)]
 
 
 def test_the_schema_is_printed(capsys):
