@@ -11,6 +11,7 @@ from twophase.cli.output import output_option, show
 from twophase.cli.progress import bar
 from twophase.commit.naming import SinkName
 from twophase.errors import TwoPhaseError
+from twophase.guarantee import Guarantee
 
 if TYPE_CHECKING:
     from twophase.kafka.check_setup import Setup
@@ -47,6 +48,13 @@ Example: with the options that the sink will have, in a properties file
     default="batch",
     show_default=True,
     help="Its scope.",
+)
+@click.option(
+    "--guarantee",
+    type=click.Choice([each.value for each in Guarantee]),
+    default=Guarantee.EXACTLY_ONCE.value,
+    show_default=True,
+    help="Its guarantee: without transactions much is not asked.",
 )
 @click.option("--run", "run_id", metavar="R", help="The run_id, for a batch job.")
 @click.option("--source-group", metavar="G", help="Its source_group, if it will have one.")
@@ -98,10 +106,14 @@ def check(
 def _findings(setup: "Setup", texts: dict[str, str]) -> "list[Finding]":
     from twophase.cli.machine import machine_findings  # noqa: PLC0415 - see connection.py
     from twophase.kafka.check import findings  # noqa: PLC0415
+    from twophase.kafka.options import acks_for  # noqa: PLC0415
     from twophase.kafka.task_sink import DEFAULTS  # noqa: PLC0415
 
     given = {**DEFAULTS, **texts} if setup.by_task else texts
-    with connected_by(patient(given)) as wire, bar("checking") as start:
+    options = patient(given)
+    # What the sink would refuse, before any broker is asked.
+    acks_for(setup.guarantee, options)
+    with connected_by(options) as wire, bar("checking") as start:
         found = findings(wire, setup, start)
     return [*found, *machine_findings()]
 

@@ -6,6 +6,7 @@ from typing import Any, NoReturn, TypeVar
 from twophase.errors import TwoPhaseError
 from twophase.kafka.check_brokers import (
     REPLICAS,
+    Brokers,
     ask_brokers,
     broker_findings,
     setting_findings,
@@ -27,6 +28,8 @@ from twophase.kafka.rights import TOPIC
 from twophase.kafka.wire import Wire
 
 T = TypeVar("T")
+# A title, and what yields its points.
+Part = tuple[str, Callable[[], Iterable[Finding]]]
 
 
 def findings(wire: Wire, setup: Setup, start: Callable[[int], Callable[[], None]]) -> list[Finding]:
@@ -35,13 +38,12 @@ def findings(wire: Wire, setup: Setup, start: Callable[[int], Callable[[], None]
     `start` is told how many parts there are, and returns what is called after each.
     """
     brokers = ask_brokers(wire)
-    found = list(broker_findings(brokers))
+    found = list(broker_findings(brokers, transactional=setup.transactional))
     if not brokers.answers:
         return [*found, _nothing_else()]
-    topics = _asked(lambda: ask_topics(wire, [*setup.used(TOPIC), *REPLICAS]))
-    first = _asked(lambda: wire.transaction_version() is TransactionVersion.V1)
-    settings = _asked(lambda: settings_of(wire, brokers))
-    parts = _parts(wire, setup, topics, first, settings)
+    internal = REPLICAS if setup.transactional else ()
+    topics = _asked(lambda: ask_topics(wire, [*setup.used(TOPIC), *internal]))
+    parts = _parts(wire, setup, brokers, topics)
     advance = start(len(parts))
     for title, part in parts:
         found += _told(title, part)
@@ -50,13 +52,38 @@ def findings(wire: Wire, setup: Setup, start: Callable[[int], Callable[[], None]
 
 
 def _parts(
-    wire: Wire,
-    setup: Setup,
-    topics: Callable[[], dict[str, Any]],
-    first: Callable[[], bool],
-    settings: Callable[[], dict[int, dict[str, str | None] | None]],
-) -> list[tuple[str, Callable[[], Iterable[Finding]]]]:
-    timeout_ms, dead = wire.options.transaction_timeout_ms, setup.dead_letter_topic
+    wire: Wire, setup: Setup, brokers: Brokers, topics: Callable[[], dict[str, Any]]
+) -> list[Part]:
+    """Return what is asked of a sink with this guarantee, in the order in which it is told."""
+    dead = setup.dead_letter_topic
+
+    def there() -> list[str]:
+        return [name for name in setup.written if not topics()[name].error_code]
+
+    written: list[Part] = [
+        ("topic", lambda: topic_findings(wire, setup, topics()[setup.topic])),
+    ]
+    if dead is not None:
+        written.append(
+            ("dead-letter topic", lambda: letter_findings(wire, setup, dead, topics()[dead]))
+        )
+    rights: Part = ("rights", lambda: right_findings(wire, setup, topics))
+    # Whatever the rows are written with: who reads committed rows waits for each of them.
+    still: Part = ("open transactions", lambda: open_findings(wire, there()))
+    if not setup.transactional:
+        return [*written, rights, still]
+    settings, others = _of_transactions(wire, setup, brokers, topics)
+    sink: Part = ("sink id", lambda: sink_findings(wire, setup.name, setup.marker_topic))
+    return [settings, *written, *others, rights, sink, still]
+
+
+def _of_transactions(
+    wire: Wire, setup: Setup, brokers: Brokers, topics: Callable[[], dict[str, Any]]
+) -> tuple[Part, list[Part]]:
+    """Return the settings of brokers, and the topics beside those of the rows."""
+    first = _asked(lambda: wire.transaction_version() is TransactionVersion.V1)
+    settings = _asked(lambda: settings_of(wire, brokers))
+    timeout_ms = wire.options.transaction_timeout_ms
 
     def others() -> Iterator[Finding]:
         for name in setup.used(TOPIC):
@@ -64,28 +91,13 @@ def _parts(
                 kind = "marker topic" if name == setup.marker_topic else "source topic"
                 yield there_finding(kind, setup, name, topics()[name])
 
-    def written() -> list[str]:
-        return [name for name in setup.written if not topics()[name].error_code]
+    def judged() -> Iterator[Finding]:
+        return setting_findings(settings(), timeout_ms, first=first(), may_grow=not setup.by_task)
 
-    parts: list[tuple[str, Callable[[], Iterable[Finding]]]] = [
-        (
-            "broker settings",
-            lambda: setting_findings(
-                settings(), timeout_ms, first=first(), may_grow=not setup.by_task
-            ),
-        ),
-        ("topic", lambda: topic_findings(wire, setup, topics()[setup.topic])),
+    return ("broker settings", judged), [
         ("other topics", others),
         ("internal topics", lambda: internal_findings(wire, topics(), settings())),
-        ("rights", lambda: right_findings(wire, setup, topics)),
-        ("sink id", lambda: sink_findings(wire, setup.name, setup.marker_topic)),
-        ("open transactions", lambda: open_findings(wire, written())),
     ]
-    if dead is not None:
-        parts.insert(
-            2, ("dead-letter topic", lambda: letter_findings(wire, setup, dead, topics()[dead]))
-        )
-    return parts
 
 
 def _asked(ask: Callable[[], T]) -> Callable[[], T]:

@@ -54,7 +54,7 @@ def ask_brokers(wire: Wire) -> Brokers:
     return Brokers(found, silent)
 
 
-def broker_findings(brokers: Brokers) -> Iterator[Finding]:
+def broker_findings(brokers: Brokers, *, transactional: bool = True) -> Iterator[Finding]:
     """Yield whether each broker answers, its release, and the protocol of transactions."""
     answers, count = brokers.answers, len(brokers.answers) + len(brokers.silent)
     for node, said in brokers.silent.items():
@@ -69,7 +69,10 @@ def broker_findings(brokers: Brokers) -> Iterator[Finding]:
     yield ok("brokers", f"{len(answers)} of {count} answer")
     for node, answer in answers.items():
         supported = {row.name: row.max_version for row in answer.supported_features or ()}
-        yield release_finding(node, supported.get("metadata.version"))
+        level = supported.get("metadata.version")
+        yield release_finding(node, level) if transactional else plain_release_finding(node, level)
+    if not transactional:
+        return
     levels = {
         row.max_version_level
         for answer in answers.values()
@@ -87,7 +90,7 @@ def release_finding(node: int, level: int | None) -> Finding:
             f"node {node} does not tell its release (it runs with ZooKeeper)",
             "make sure that it is Kafka 3.6.1 or newer",
         )
-    release = next(name for first, name in reversed(_RELEASES) if level >= first)
+    release = _release(level)
     if level < _FIRST_FIT:
         return error(
             "version",
@@ -103,6 +106,22 @@ def release_finding(node: int, level: int | None) -> Finding:
             "make sure that it is 3.6.1 or newer",
         )
     return ok("version", f"node {node} is Kafka {release}")
+
+
+def _release(level: int) -> str:
+    return next(name for first, name in reversed(_RELEASES) if level >= first)
+
+
+def plain_release_finding(node: int, level: int | None) -> Finding:
+    """Return whether a broker's release is one that a sink without transactions can write to."""
+    if level is None:
+        return unknown(
+            "version",
+            f"node {node} does not tell its release (it runs with ZooKeeper)",
+            "make sure that it is Kafka 3.0 or newer; an older one also asks for IDEMPOTENT_WRITE "
+            "on the cluster",
+        )
+    return ok("version", f"node {node} is Kafka {_release(level)}")
 
 
 def version_finding(level: int) -> Finding:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from kafka.protocol.producer.transaction import EndTxnRequest
 
 from twophase.errors import AccessDenied, CommitRejected, TwoPhaseError
+from twophase.guarantee import Guarantee
 from twophase.kafka import answers
 from twophase.kafka.admin import describe_transaction
 from twophase.kafka.check_setup import Setup
@@ -56,7 +57,8 @@ def right_findings(
             except TwoPhaseError as failure:
                 yield unknown(point, failure.message, "mend what is said, and check again")
             else:
-                yield _judged(point, allowed, [each for each in needs if each.covers(kind, name)])
+                here = [each for each in needs if each.covers(kind, name)]
+                yield _judged(point, allowed, here, setup.guarantee)
     if setup.source_group is not None and not setup.source_topics:
         yield unknown(
             "rights on the source's topics",
@@ -82,7 +84,7 @@ def _may_read(row: Any) -> bool:
     return bool(row.error_code) or allowed is None or _READ_CODE in allowed
 
 
-def _judged(point: str, allowed: Allowed, needs: Sequence[Need]) -> Finding:
+def _judged(point: str, allowed: Allowed, needs: Sequence[Need], guarantee: Guarantee) -> Finding:
     if allowed is None:
         return unknown(point, "the brokers do not tell", "ask who may look at the ACLs")
     operations = sorted({_DESCRIBE, *(need.operation for need in needs)})
@@ -93,10 +95,13 @@ def _judged(point: str, allowed: Allowed, needs: Sequence[Need]) -> Finding:
     # DESCRIBE is in each of the others; alone it is missing only where it is denied.
     grants = grants or [f"{_DESCRIBE} on {point.removeprefix('rights on ')}"]
     uses = "; ".join(dict.fromkeys(need.why for need in needs if need.operation in missing))
+    harm = "the sink is refused"
+    if guarantee is Guarantee.NONE and _DESCRIBE in allowed:
+        harm = "all of its rows are given up, and the query goes on"
     return error(
         point,
         f"{' and '.join(missing)} missing",
-        "the sink is refused" + (f"; it is for {uses}" if uses else ""),
+        harm + (f"; it is for {uses}" if uses else ""),
         "grant " + " and ".join(grants),
     )
 

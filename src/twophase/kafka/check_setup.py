@@ -6,6 +6,7 @@ from typing import Self
 from twophase.commit.attempts import prefix_of
 from twophase.commit.naming import PREFIX, SinkName
 from twophase.errors import ConfigurationError
+from twophase.guarantee import Guarantee
 from twophase.kafka.dead_letters import OnReject, checked_rejects
 from twophase.kafka.lingering import driver_base
 from twophase.kafka.needs import Need, needs_of
@@ -24,6 +25,7 @@ class Setup:
     dead_letter_topic: str | None = None
     source_group: str | None = None
     source_topics: tuple[str, ...] = ()
+    guarantee: Guarantee = Guarantee.EXACTLY_ONCE
 
     @classmethod
     def of(
@@ -36,8 +38,17 @@ class Setup:
         dead_letter_topic: str | None = None,
         source_group: str | None = None,
         source_topics: tuple[str, ...] = (),
+        guarantee: str = Guarantee.EXACTLY_ONCE,
     ) -> Self:
-        """Return the setup, or refuse what the sink would refuse."""
+        """Return the setup, or refuse what the sink would refuse or have no use for."""
+        promised = Guarantee.parse(guarantee)
+        if promised is not Guarantee.EXACTLY_ONCE:
+            given = {
+                'scope="task"': by_task,
+                "marker_topic": marker_topic is not None,
+                "source_group": source_group is not None,
+            }
+            _check_plain(promised, [name for name, wrong in given.items() if wrong])
         if dead_letter_topic is not None:
             checked_rejects(OnReject.DEAD_LETTER.value, dead_letter_topic, topic)
         _check_source(name, source_group, source_topics, by_task=by_task)
@@ -49,7 +60,20 @@ class Setup:
             dead_letter_topic,
             source_group,
             tuple(dict.fromkeys(source_topics)),
+            promised,
         )
+
+    @property
+    def transactional(self) -> bool:
+        """Whether there are transactions and a marker."""
+        return self.guarantee is Guarantee.EXACTLY_ONCE
+
+    @property
+    def fate(self) -> str:
+        """What becomes of rows that cannot be written, as the rest of a sentence."""
+        if self.guarantee is Guarantee.NONE:
+            return "is given up, and its rows are counted"
+        return "fails its batch"
 
     @property
     def written(self) -> tuple[str, ...]:
@@ -61,6 +85,8 @@ class Setup:
 
         Of its tasks' ids, of which there is no end, one that no driver ever has stands for all.
         """
+        if not self.transactional:
+            return tuple(dict.fromkeys(self.written)) if kind == TOPIC else ()
         own = self.name.transactional_id
         found = {
             TOPIC: (*self.written, self.marker_topic, *self.source_topics),
@@ -81,6 +107,8 @@ class Setup:
         section = "task scope" if self.by_task else "batch scope"
         if self.name.run_id is not None:
             section = "batch job"
+        if not self.transactional:
+            section = "at-least-once"
         needs = needs_of(
             section, topic=self.topic, marker=self.marker_topic, sink=self.name.sink_id
         )
@@ -95,6 +123,14 @@ class Setup:
 
 def _given(value: str | None) -> tuple[str, ...]:
     return () if value is None else (value,)
+
+
+def _check_plain(guarantee: Guarantee, given: list[str]) -> None:
+    if given:
+        raise ConfigurationError(
+            f"{' and '.join(given)} is given with the guarantee {guarantee}, which has no "
+            "transaction and no marker; leave it out"
+        )
 
 
 def _check_source(

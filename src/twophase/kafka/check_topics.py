@@ -11,8 +11,8 @@ from twophase.kafka.check_brokers import REPLICAS, Found
 from twophase.kafka.check_setup import Setup
 from twophase.kafka.dead_letters import TOPIC_NAMES, is_topic_name
 from twophase.kafka.findings import Finding, error, ok, unknown, warning
-from twophase.kafka.fitness import topic_settings
-from twophase.kafka.options import KafkaOptions
+from twophase.kafka.fitness import Settings, topic_settings
+from twophase.kafka.options import LEADER_ONLY, KafkaOptions, acks_for
 from twophase.kafka.rights import TOPIC
 from twophase.kafka.wire import Wire
 
@@ -54,8 +54,8 @@ def topic_findings(wire: Wire, setup: Setup, row: Any) -> Iterator[Finding]:
     if row.error_code:
         return
     settings = topic_settings(wire, topic, [MIN_ISR, BLOCK_LIMIT]) or {}
-    yield replication_finding(topic, _replication(row), _number(settings.get(MIN_ISR)))
-    yield block_finding(topic, _number(settings.get(BLOCK_LIMIT)), wire.options)
+    yield _written_finding(wire, setup, topic, row, settings)
+    yield block_finding(topic, _number(settings.get(BLOCK_LIMIT)), wire.options, fate=setup.fate)
 
 
 def letter_findings(wire: Wire, setup: Setup, topic: str, row: Any) -> Iterator[Finding]:
@@ -64,12 +64,12 @@ def letter_findings(wire: Wire, setup: Setup, topic: str, row: Any) -> Iterator[
     if row.error_code:
         return
     settings = topic_settings(wire, topic, [MIN_ISR, BLOCK_LIMIT, CLEANUP]) or {}
-    yield replication_finding(topic, _replication(row), _number(settings.get(MIN_ISR)))
+    yield _written_finding(wire, setup, topic, row, settings)
     if "compact" in (settings.get(CLEANUP) or ""):
         yield error(
             f"{CLEANUP} of {topic}",
             f"{settings[CLEANUP]}",
-            "a letter without a key fails its batch, and of those with one key the last one stays",
+            f"a letter without a key {setup.fate}, and of those with one key the last one stays",
             f"set {CLEANUP} of {topic} to delete",
         )
     limit, point = settings.get(BLOCK_LIMIT), f"{BLOCK_LIMIT} of {topic}"
@@ -158,6 +158,22 @@ def _not_made_yet(topic: str, key: str, brokers: Found) -> Finding:
     return ok(topic, f"it is not there yet; the first transaction makes it with {key}={factor}")
 
 
+def _written_finding(wire: Wire, setup: Setup, topic: str, row: Any, settings: Settings) -> Finding:
+    """Return whether a topic that rows go to keeps what the sink takes for written."""
+    found = _replication(row)
+    if acks_for(setup.guarantee, wire.options) == LEADER_ONLY:
+        return leader_finding(topic, found)
+    return replication_finding(topic, found, _number(settings.get(MIN_ISR)))
+
+
+def leader_finding(topic: str, found: Replication) -> Finding:
+    """Return whether a topic is written to now, by a sink that waits for the leader alone."""
+    point = f"replication of {topic}"
+    if found.leaderless:
+        return _not_written_now(point, found, None)
+    return ok(point, f"factor {found.replicas}; with kafka.acks=1 the leader alone counts")
+
+
 def _replication(row: Any) -> Replication:
     return Replication(
         replicas=min((len(each.replica_nodes) for each in row.partitions), default=0),
@@ -214,13 +230,16 @@ def _single(topic: str) -> Finding:
     return warning(
         f"replication of {topic}",
         "factor 1",
-        "rows, markers or decisions that were committed are lost with one disk",
+        "what was acknowledged is lost with one disk",
         f"replication factor 3 and {MIN_ISR}=2",
     )
 
 
-def block_finding(topic: str, limit: int | None, options: KafkaOptions) -> Finding:
-    """Return whether the topic takes the sink's blocks and the largest row."""
+def block_finding(topic: str, limit: int | None, options: KafkaOptions, *, fate: str) -> Finding:
+    """Return whether the topic takes the sink's blocks and the largest row.
+
+    `fate` is what becomes of one that it does not take.
+    """
     point = f"{BLOCK_LIMIT} of {topic}"
     block, record = min(options.block_bytes, options.max_request_bytes), options.max_request_bytes
     if limit is None:
@@ -229,14 +248,14 @@ def block_finding(topic: str, limit: int | None, options: KafkaOptions) -> Findi
         return error(
             point,
             f"{limit}, and the sink cuts blocks at {block} bytes (kafka.batch.size)",
-            "a block that does not shrink below it by compression fails its batch",
+            f"a block that does not shrink below it by compression {fate}",
             f"set kafka.batch.size to {limit} at most, or raise {BLOCK_LIMIT}",
         )
     if limit < record:
         return warning(
             point,
             f"{limit}, and the sink takes rows of up to {record} bytes (kafka.max.request.size)",
-            "a row in between fails its batch at the broker instead of by name",
+            f"a block with a row in between {fate}, by the broker's refusal instead of by name",
             f"set kafka.max.request.size to {limit} at most, or raise {BLOCK_LIMIT}",
         )
     return ok(point, f"{limit}; blocks are cut at {block} bytes")

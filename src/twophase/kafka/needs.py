@@ -68,6 +68,11 @@ TABLES: Final[Mapping[str, tuple[Need, ...]]] = MappingProxyType(
                 "the transactions of all tasks, and those of dead ones",
             ),
         ),
+        "at-least-once": (
+            Need(
+                WRITE, TOPIC, "{topic}", "rows; it also allows idempotent writes, since Kafka 3.0"
+            ),
+        ),
         "dead letters": (Need(WRITE, TOPIC, "{letters}", "rows that cannot be written"),),
         "source": (
             Need(READ, TOPIC, "{source}", "rows; with `source_group` also the batch's progress"),

@@ -93,7 +93,7 @@ def test_a_development_broker_is_fit_and_replicates_nothing(
     assert command_line(["check", *arguments, "--bootstrap-server", broker.bootstrap_servers]) == 1
     said = capsys.readouterr().out
     assert "7/7" in screen.getvalue()
-    assert f"warning   replication of {topic}: factor 1\n          why: rows, markers" in said
+    assert f"warning   replication of {topic}: factor 1\n          why: what was ack" in said
 
 
 @on_one_broker
@@ -112,6 +112,25 @@ def test_wrong_topics_and_options(broker, make_topic, check):
     assert found[f"max.message.bytes of {topic}"]["level"] == "warning"
     code, found = check(servers, sink_id, f"{topic}-x")
     assert (code, found["topic"]["said"]) == (2, f"{topic}-x does not exist")
+
+
+@on_one_broker
+def test_without_transactions_only_what_matters_is_wrong(broker, make_topic, check):
+    """No timeout of a transaction; replicas that are not in sync, unless the leader is enough."""
+    servers, sink_id = broker.bootstrap_servers, f"new-{uuid4().hex[:8]}"
+    topic = make_topic(broker, min_insync_replicas=2, max_message_bytes=5_000)
+    wrong = {}
+    for guarantee in ("at-least-once", "none"):
+        asked = (servers, sink_id, topic, "--guarantee", guarantee)
+        code, found = check(*asked, transaction_timeout_ms=900_001)
+        wrong[guarantee] = {point for point, each in found.items() if each["level"] == "error"}
+        assert code == 2
+        assert not [point for point in found if "transaction." in point or "__" in point]
+    block, replicas = f"max.message.bytes of {topic}", f"replication of {topic}"
+    assert wrong == {"at-least-once": {block, replicas}, "none": {block}}
+    _, found = check(servers, sink_id, topic, "--guarantee", "none", acks="all")
+    assert found[replicas]["level"] == "error"
+    assert found[block]["why"].endswith("is given up, and its rows are counted")
 
 
 @on_one_broker

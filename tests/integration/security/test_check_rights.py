@@ -22,6 +22,7 @@ class Case:
     def __init__(self, super_user, kind):
         self.sink, self.topic = f"sink-{uuid4().hex[:8]}", super_user.make_topic()
         self.options, marker, more = [], self.topic, ()
+        plain = next((each for each in ("at-least-once", "none") if each in kind), None)
         scope = "batch job" if "run" in kind else "task scope" if "task" in kind else "batch scope"
         if "task" in kind:
             self.options += ["--scope", "task"]
@@ -38,6 +39,9 @@ class Case:
             source, group = super_user.make_topic(), f"group-{uuid4().hex[:8]}"
             self.options += ["--source-group", group, "--source-topic", source]
             more += rights_of("source", source=source, group=group)
+        if plain is not None:
+            self.options += ["--guarantee", plain]
+            scope = "at-least-once"
         self.rights = rights_of(scope, topic=self.topic, marker=marker, sink=self.sink) + more
 
 
@@ -73,7 +77,10 @@ def grant_of(right: Right):
 @both_versions
 @pytest.mark.parametrize(
     "kind",
-    ["batch", "task", "run", "run by task", "batch, marker, letters, source", "task, marker"],
+    [
+        *("batch", "task", "run", "run by task", "batch, marker, letters, source"),
+        *("task, marker", "at-least-once, letters", "at-least-once, run", "none"),
+    ],
 )
 def test_each_right_that_is_missing_is_told(super_user, check, kind):
     """With exactly those of the page all is ok; without one there is one error, which names it."""
@@ -93,6 +100,32 @@ def test_each_right_that_is_missing_is_told(super_user, check, kind):
         assert code == 2
         super_user.grant("etl", right)
     super_user.revoke("etl", *case.rights)
+
+
+@pytest.mark.parametrize("kind", ["at-least-once, letters", "none"])
+def test_a_sink_without_transactions_is_asked_no_more_than_it_needs(super_user, check, kind):
+    """With WRITE on its topics and nothing else: no group, no id, no settings, no marker."""
+    case = Case(super_user, kind)
+    super_user.grant("etl", *case.rights)
+    topics = [right.name for right in case.rights]
+    _, found = check(case)
+    assert set(of_rights(found)) == {f"rights on topic {topic}" for topic in topics}
+    assert {row["said"] for row in of_rights(found).values()} == {"DESCRIBE, WRITE"}
+    asked = {"brokers", "version", "topic", *(f"open transactions on {each}" for each in topics)}
+    asked |= {
+        f"{what} of {each}" for what in ("replication", "max.message.bytes") for each in topics
+    }
+    asked |= {"dead-letter topic"} if "letters" in kind else set()
+    assert set(found) - set(of_rights(found)) - {"java", "spark", "connector"} == asked
+    assert "error" not in {row["level"] for row in found.values()}, found
+    (right, *_) = case.rights
+    super_user.revoke("etl", right)
+    super_user.grant("etl", describe := Right("DESCRIBE", "topic", right.name))
+    code, found = check(case)
+    why = found[f"rights on topic {right.name}"]["why"]
+    given_up = why.startswith("all of its rows are given up, and the query goes on")
+    assert (code, given_up, "is refused" in why) == (2, kind == "none", kind != "none")
+    super_user.revoke("etl", describe, *case.rights[1:])
 
 
 def test_what_holds_readers_back_and_may_not_be_seen(super_user, check):

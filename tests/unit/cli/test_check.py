@@ -33,6 +33,8 @@ SINK = ["--sink-id", "orders", "--topic", "orders"]
         ([*SINK, "--scope", "row"], "'row' is not one of 'batch', 'task'"),
         ([*SINK, "--scope", "task", "--source-group", "g"], "leave source_group out"),
         ([*SINK, "--run", "a/b"], "run_id is 'a/b'"),
+        ([*SINK, "--guarantee", "twice"], "'twice' is not one of 'exactly-once'"),
+        ([*SINK, "--guarantee", "none", "--scope", "task"], 'scope="task" is given with'),
     ],
 )
 def test_half_said(arguments, said, capsys):
@@ -41,6 +43,19 @@ def test_half_said(arguments, said, capsys):
     error = capsys.readouterr().err
     assert said in error
     assert "Traceback" not in error
+
+
+def test_acks_that_the_sink_refuses(tmp_path, capsys):
+    """By the guarantee, before any broker is asked: nobody is at this address."""
+    config = tmp_path / "acks.properties"
+    config.write_text("acks=1\nbootstrap.servers=127.0.0.1:1\nmax.block.ms=500\n")
+    arguments = ["check", *SINK, "--command-config", str(config), "--guarantee"]
+    for guarantee in ("exactly-once", "at-least-once"):
+        assert run([*arguments, guarantee]) == 2
+        said = f"kafka.acks must be all with the guarantee {guarantee}"
+        assert said in capsys.readouterr().err
+    assert run([*arguments, "none"]) == 2
+    assert "no answer from" in capsys.readouterr().err
 
 
 def test_no_broker_there(tmp_path, capsys):

@@ -5,17 +5,26 @@ from support.rights import PAGE
 
 from twophase.commit.naming import SinkName
 from twophase.errors import ConfigurationError
-from twophase.kafka.check_brokers import KEYS, release_finding, setting_findings, version_finding
+from twophase.kafka.check_brokers import (
+    KEYS,
+    plain_release_finding,
+    release_finding,
+    setting_findings,
+    version_finding,
+)
 from twophase.kafka.check_setup import Setup
 from twophase.kafka.check_sink import owner_finding
 from twophase.kafka.check_topics import (
     Replication,
+    block_finding,
     internal_findings,
+    leader_finding,
     replication_finding,
     there_finding,
 )
 from twophase.kafka.findings import Level
 from twophase.kafka.needs import TABLES
+from twophase.kafka.options import KafkaOptions
 from twophase.kafka.rights import GROUP, TOPIC, TRANSACTIONAL_ID
 from twophase.kafka.sink_state import IdState, MarkerState, SinkState
 
@@ -40,6 +49,13 @@ def test_releases(level, verdict, said):
     assert (found.level, said in found.said) == (verdict, True)
 
 
+def test_releases_for_rows_without_a_transaction():
+    """Partition verification is nothing to them; from Kafka 3.0 on WRITE is all they need."""
+    assert plain_release_finding(1, 11).level is plain_release_finding(1, 30).level is Level.OK
+    found = plain_release_finding(1, None)
+    assert (found.level, "IDEMPOTENT_WRITE on the cluster" in found.do) == (Level.UNKNOWN, True)
+
+
 @pytest.mark.parametrize(
     ("factor", "in_sync", "leaderless", "min_isr", "verdict", "said"),
     [
@@ -59,6 +75,30 @@ def test_replication(factor, in_sync, leaderless, min_isr, verdict, said):
     """A topic that takes no write now is an error, one that may lose or stop is a warning."""
     found = replication_finding("t", Replication(factor, in_sync, leaderless), min_isr)
     assert (found.level, said in found.said) == (verdict, True)
+
+
+def test_replication_where_the_leader_alone_counts():
+    """By the guarantee none a lost disk is no surprise; without a leader nothing is written."""
+    assert leader_finding("t", Replication(1, 1, 0)).level is Level.OK
+    assert leader_finding("t", Replication(3, 1, 0)).level is Level.OK
+    found = leader_finding("t", Replication(3, 3, 2))
+    assert (found.level, found.said) == (Level.ERROR, "2 partitions have no leader")
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "fate"),
+    [
+        ("exactly-once", "fails its batch"),
+        ("at-least-once", "fails its batch"),
+        ("none", "is given up, and its rows are counted"),
+    ],
+)
+def test_what_becomes_of_a_block_that_is_too_large(guarantee, fate):
+    """As the guarantee has it."""
+    options = KafkaOptions.parse({"kafka.bootstrap.servers": "a:1"})
+    setup = Setup.of(SinkName("s"), "t", guarantee=guarantee)
+    found = block_finding("t", 5_000, options, fate=setup.fate)
+    assert (found.level, fate in found.why) == (Level.ERROR, True)
 
 
 @pytest.mark.parametrize(
@@ -166,6 +206,9 @@ SETUPS = {
         "source_group": "g",
         "source_topics": ("a", "b"),
     },
+    "at-least-once": {"guarantee": "at-least-once", "dead_letter_topic": "d"},
+    "none": {"guarantee": "none"},
+    "run at-least-once": {"guarantee": "at-least-once", "name": SinkName("s", "r")},
 }
 
 
@@ -177,6 +220,8 @@ def test_each_need_is_of_something_that_is_used(given):
     needs = setup.needs()
     assert all(any(need.covers(*each) for each in used) for need in needs)
     assert all(any(need.covers(*each) for need in needs) for each in used)
+    if "guarantee" in given:
+        assert {(need.operation, need.kind) for need in needs} == {("WRITE", TOPIC)}
 
 
 @pytest.mark.parametrize(
@@ -188,6 +233,10 @@ def test_each_need_is_of_something_that_is_used(given):
         ({"source_group": "twophase.x"}, "does not begin with twophase."),
         ({"source_group": "g", "by_task": True}, "leave source_group out"),
         ({"source_group": "g", "name": SinkName("s", "r")}, "'g' in a batch job"),
+        ({"source_group": "g", "guarantee": "none"}, "source_group is given with the guarantee"),
+        ({"by_task": True, "guarantee": "at-least-once"}, 'scope="task" is given with'),
+        ({"marker_topic": "m", "guarantee": "none"}, "no transaction and no marker; leave it out"),
+        ({"guarantee": "twice"}, "exactly-once, at-least-once, none"),
     ],
 )
 def test_what_the_sink_refuses_is_refused(given, said):
