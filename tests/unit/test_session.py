@@ -3,10 +3,14 @@
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyspark.sql import SparkSession
 
+from twophase.embedded import connector, jarset
+from twophase.embedded.connector import ARTIFACT, SETS, connector_set
+from twophase.errors import SetupError
 from twophase.spark import session
 from twophase.spark.session import configure_spark
 
@@ -31,6 +35,62 @@ def test_adds_connector_and_interpreter(builder, monkeypatch):
     assert builder._options["spark.jars"] == "/spark-kafka-4.2.0/a.jar,/b.jar"
     assert builder._options["spark.pyspark.python"] == sys.executable
     assert session.os.environ["PYSPARK_PYTHON"] == sys.executable
+
+
+@pytest.mark.parametrize(
+    ("version", "name"),
+    [
+        ("4.0.0", "spark-kafka-4.0.3"),
+        ("4.0.9", "spark-kafka-4.0.3"),
+        ("4.1.2", "spark-kafka-4.1.2"),
+        ("4.2.0.dev1", "spark-kafka-4.2.0"),
+    ],
+)
+def test_the_connector_is_that_of_the_spark_which_runs(builder, monkeypatch, version, name):
+    """By its release line: what a connector calls of Spark is private to that."""
+    monkeypatch.setattr(session.pyspark, "__version__", version)
+    assert configure_spark(builder)._options["spark.jars"] == f"/{name}/a.jar,/b.jar"
+
+
+def test_each_line_has_a_connector_of_its_own():
+    """The list that is fetched for it holds that line's."""
+    for line, name in SETS.items():
+        (found,) = (jar.version for jar in jarset.load(name).jars if jar.artifact == ARTIFACT)
+        assert connector_set(f"{line[0]}.{line[1]}.99") == name
+        assert found.startswith(f"{line[0]}.{line[1]}.")
+
+
+def test_a_spark_whose_connector_is_not_known(builder, monkeypatch):
+    """Nothing is fetched: one sentence names the version and what to do, which then works."""
+    monkeypatch.setattr(session.pyspark, "__version__", "4.7.1")
+    with pytest.raises(SetupError) as caught:
+        configure_spark(builder)
+    said = str(caught.value)
+    assert "pyspark 4.7.1 is installed here" in said
+    assert builder._options == {}
+    (name, value) = re.search(r"(spark\.jars\.packages)=([^,]+),", said).groups()
+    assert value == f"org.apache.spark:{ARTIFACT}:4.7.1"
+    configure_spark(builder.config(name, value))
+    assert "spark.jars" not in builder._options
+
+
+@pytest.mark.parametrize("setting", ["spark.jars", "spark.jars.packages"])
+def test_a_connector_of_the_users_own_stays_alone(builder, setting):
+    """Two of them on one class path would be a game of chance."""
+    own = "/opt/spark-sql-kafka-0-10_2.13-4.2.0.jar,/opt/kafka-clients-3.9.1.jar"
+    configure_spark(builder.config(setting, own), extra_jars=["/more.jar"])
+    expected = f"{own},/more.jar" if setting == "spark.jars" else "/more.jar"
+    assert builder._options["spark.jars"] == expected
+
+
+def test_a_connector_among_pyspark_s_own_jars(builder, monkeypatch, tmp_path):
+    """As an image may have it: none is added."""
+    jar = tmp_path / "jars" / f"{ARTIFACT}-4.2.0.jar"
+    jar.parent.mkdir()
+    jar.touch()
+    spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr(connector.importlib.util, "find_spec", lambda _: spec)
+    assert "spark.jars" not in configure_spark(builder)._options
 
 
 def test_keeps_the_users_jars(builder):

@@ -75,13 +75,12 @@ def demo(context: click.Context, /, rows: int, kills: int, report: Path, output:
     The exit code is 0 when both were counted and the report is written, whatever was found.
     """
     # Spark, Arrow and the Kafka client take seconds to import, which no other command should pay.
-    from twophase.embedded.fetch import fetch_jars  # noqa: PLC0415
-    from twophase.spark.session import CONNECTOR  # noqa: PLC0415
+    from twophase.spark.session import connector_jars  # noqa: PLC0415
     from twophase.verify.duel import Plan, duel  # noqa: PLC0415
     from twophase.verify.trial import SPARK, TWOPHASE  # noqa: PLC0415
 
     check_writable(report)
-    fetch_jars(CONNECTOR)
+    connector_jars({})
     plan = Plan(rows=rows, rows_per_batch=max(1, rows // _BATCHES), kills=kills)
     with (
         tempfile.TemporaryDirectory(prefix="twophase-demo-") as folder,

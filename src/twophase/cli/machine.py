@@ -1,13 +1,18 @@
 """What a sink needs on this machine: Java, Spark, and Spark's Kafka connector for the source."""
 
-import importlib.util
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Final
 
 from twophase.embedded import jarset
 from twophase.embedded.cache import home
+from twophase.embedded.connector import (
+    ARTIFACT,
+    among_own_jars,
+    connector_set,
+    line_of,
+    no_connector,
+)
 from twophase.embedded.java import find_java, java_version, major_of
 from twophase.errors import SetupError
 from twophase.kafka.findings import Finding, error, ok, unknown, warning
@@ -20,9 +25,6 @@ _JAVA_OF: Final[dict[tuple[int, ...], tuple[int, ...]]] = {
     (4, 1): (17, 21),
     (4, 2): (17, 21, 25),
 }
-# As configure_spark adds it; not imported, because that would import Spark's half.
-_CONNECTOR = "spark-kafka-4.2.0"
-_ARTIFACT = "spark-sql-kafka-0-10_2.13"
 
 
 def machine_findings() -> Iterator[Finding]:
@@ -30,7 +32,7 @@ def machine_findings() -> Iterator[Finding]:
     spark = spark_version()
     yield java_finding(spark)
     yield spark_finding(spark)
-    yield connector_finding(spark, connectors())
+    yield connector_finding(spark, connectors(spark))
 
 
 def spark_version() -> str | None:
@@ -53,7 +55,7 @@ def java_finding(spark: str | None) -> Finding:
     if found is None:
         return unknown("java", f"{java} does not tell its version", "look what it is")
     said = f"{found} ({java})"
-    wanted = _JAVA_OF.get(_line(spark)) if spark else None
+    wanted = _JAVA_OF.get(line_of(spark)) if spark else None
     if wanted is None:
         return ok("java", said) if spark is None else _untold(said, spark)
     if major_of(found) in wanted:
@@ -62,7 +64,7 @@ def java_finding(spark: str | None) -> Finding:
     return warning(
         "java",
         f"{said}, beside pyspark {spark}",
-        f"Spark {'.'.join(map(str, _line(spark or '')))} is made for Java {allowed}",
+        f"Spark {'.'.join(map(str, line_of(spark or '')))} is made for Java {allowed}",
         f"set JAVA_HOME to a Java {allowed}",
     )
 
@@ -81,7 +83,7 @@ def spark_finding(found: str | None) -> Finding:
         return unknown(
             "spark", "pyspark is not installed here", "look on the machine that runs the driver"
         )
-    if _line(found)[0] != _SPARK_MAJOR:
+    if line_of(found)[0] != _SPARK_MAJOR:
         return error(
             "spark",
             f"pyspark {found}",
@@ -91,48 +93,49 @@ def spark_finding(found: str | None) -> Finding:
     return ok("spark", f"pyspark {found}")
 
 
-def connectors() -> dict[str, str]:
+def connectors(spark: str | None) -> dict[str, str]:
     """Return the connectors that a session on this machine may get: where, and their versions."""
-    wanted = jarset.load(_CONNECTOR)
+    name = connector_set(spark or "")
     found = {}
-    if not wanted.missing_from(home() / "jars" / _CONNECTOR).jars:
+    if (
+        name is not None
+        and not (wanted := jarset.load(name)).missing_from(home() / "jars" / name).jars
+    ):
         found["fetched by twophase.configure_spark"] = next(
-            jar.version for jar in wanted.jars if jar.artifact == _ARTIFACT
+            jar.version for jar in wanted.jars if jar.artifact == ARTIFACT
         )
-    spec = importlib.util.find_spec("pyspark")
-    for place in (spec.submodule_search_locations or ()) if spec else ():
-        for jar in sorted(Path(place).glob(f"jars/{_ARTIFACT}-*.jar")):
-            found["among pyspark's own jars"] = jar.stem.removeprefix(f"{_ARTIFACT}-")
+    for number in among_own_jars():
+        found["among pyspark's own jars"] = number
     return found
 
 
 def connector_finding(spark: str | None, found: dict[str, str]) -> Finding:
     """Return whether the connector is that of this Spark: each is built for one release line."""
     if not found:
-        return unknown(
-            "connector",
-            f"{_CONNECTOR} was not fetched here; the sink itself needs no jar",
-            "for a Kafka source: twophase.configure_spark fetches it, or --packages names it",
-        )
-    said = "; ".join(f"{_ARTIFACT} {number} ({where})" for where, number in found.items())
+        return _no_connector(spark)
+    said = "; ".join(f"{ARTIFACT} {number} ({where})" for where, number in found.items())
     if spark is None:
         return unknown("connector", f"{said}; with which Spark is not known", "install pyspark")
-    if any(_line(number) != _line(spark) for number in found.values()):
+    if any(line_of(number) != line_of(spark) for number in found.values()):
         return warning(
             "connector",
             f"{said}, beside pyspark {spark}",
             "a Kafka source may fail with a class or a method that is not there",
-            f"for a Kafka source: install pyspark {_dotted(next(iter(found.values())))}, or give "
-            f"the session org.apache.spark:{_ARTIFACT}:{spark} in spark.jars.packages, instead of "
-            "twophase.configure_spark",
+            f"for a Kafka source: put {ARTIFACT} {spark} in its place, or take it away and let "
+            "twophase.configure_spark fetch one that fits",
         )
     return ok("connector", f"{said}, for a Kafka source")
 
 
-def _line(number: str) -> tuple[int, ...]:
-    """Return 4.2 of 4.2.0, and of 4.2.0.dev1."""
-    return tuple(int(part) for part in number.split(".")[:2] if part.isdecimal())
-
-
-def _dotted(number: str) -> str:
-    return ".".join(map(str, _line(number)))
+def _no_connector(spark: str | None) -> Finding:
+    name = connector_set(spark or "")
+    if spark is None:
+        said = "none is here, as there is no pyspark; the sink itself needs no jar"
+        return unknown("connector", said, "install pyspark")
+    if name is None:
+        return unknown("connector", no_connector(spark), "see the message")
+    return unknown(
+        "connector",
+        f"{name} was not fetched here; the sink itself needs no jar",
+        "for a Kafka source: twophase.configure_spark fetches it, or --packages names it",
+    )

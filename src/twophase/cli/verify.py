@@ -225,8 +225,7 @@ def _plan(
 
 
 def _verify(asked: Asked, plan: "ProofPlan") -> Result:
-    from twophase.embedded.fetch import fetch_jars  # noqa: PLC0415
-    from twophase.spark.session import CONNECTOR  # noqa: PLC0415
+    from twophase.spark.session import connector_jars  # noqa: PLC0415
     from twophase.verify.belongings import belongings  # noqa: PLC0415
 
     with cluster_of(asked) as (texts, nodes), folder_for() as folder:
@@ -236,7 +235,7 @@ def _verify(asked: Asked, plan: "ProofPlan") -> Result:
             options, proving.suffixes, lambda words: click.echo(words, err=True)
         ) as own:
             # Once the cluster has answered: a wrong address should not cost a download.
-            fetch_jars(CONNECTOR)
+            connector_jars({})
             with meter("rows visible", proving.rows) as moved:
                 proof = proving.prove(
                     own.prefix,

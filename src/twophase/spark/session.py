@@ -3,17 +3,20 @@
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import pyspark
+
+from twophase.embedded.connector import connector_set, is_given, no_connector
 from twophase.embedded.fetch import fetch_jars
+from twophase.errors import SetupError
 from twophase.options import HIDDEN_NAMES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CONNECTOR = "spark-kafka-4.2.0"
 _JARS = "spark.jars"
 _INTERPRETER = "spark.pyspark.python"
 _INTERPRETER_VARIABLE = "PYSPARK_PYTHON"
@@ -31,12 +34,26 @@ _REDACTION = "spark.redaction.regex"
 REDACTED: Final = f"(?i){HIDDEN_NAMES}|jaas|keystore"
 
 
+def connector_jars(settings: Mapping[str, object]) -> tuple[Path, ...]:
+    """Return the jars that this Spark needs to read from Kafka, fetched; none where it has them.
+
+    Raises where none is known to fit: a connector of another line fails in the middle of a query.
+    """
+    if is_given(settings):
+        return ()
+    wanted = connector_set(pyspark.__version__)
+    if wanted is None:
+        raise SetupError(no_connector(pyspark.__version__))
+    return fetch_jars(wanted)
+
+
 def configure_spark(
     builder: "SparkSession.Builder", *, extra_jars: Iterable[str | Path] = ()
 ) -> "SparkSession.Builder":
     """Add Spark's Kafka connector and this interpreter to a session's builder, and return it.
 
-    Jars that the builder names already are kept, and so is an interpreter that the user chose.
+    The connector is that of the PySpark which runs here. Jars that the builder names already are
+    kept, a connector among them instead of ours, and so is an interpreter that the user chose.
     Call it before the process has a session: a running JVM takes no new class path.
 
     With a local master, Python workers are spoken to over Unix sockets, unless the user chose. On a
@@ -47,8 +64,9 @@ def configure_spark(
     """
     options: dict[str, object] = getattr(builder, "_options", {})
     named = [jar for jar in str(options.get(_JARS) or "").split(",") if jar]
-    wanted = [str(jar) for jar in (*fetch_jars(CONNECTOR), *extra_jars)]
-    builder = builder.config(_JARS, ",".join(dict.fromkeys([*named, *wanted])))
+    wanted = [str(jar) for jar in (*connector_jars(options), *extra_jars)]
+    if jars := ",".join(dict.fromkeys([*named, *wanted])):
+        builder = builder.config(_JARS, jars)
     chosen = options.get(_INTERPRETER) or os.environ.get(_INTERPRETER_VARIABLE) or sys.executable
     # PySpark reads the variable, spark-submit the setting: workers need them to agree.
     os.environ.setdefault(_INTERPRETER_VARIABLE, str(chosen))

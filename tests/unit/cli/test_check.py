@@ -127,6 +127,8 @@ def test_java_beside_spark(install, number, spark, level):
         ("4.0.1", {"there": "4.0.0", "here": "4.2.0"}, Level.WARNING),
         (None, {"here": "4.2.0"}, Level.UNKNOWN),
         ("4.2.0", {}, Level.UNKNOWN),
+        ("4.9.0", {}, Level.UNKNOWN),
+        (None, {}, Level.UNKNOWN),
     ],
 )
 def test_the_connector_beside_spark(spark, found, level):
@@ -136,6 +138,8 @@ def test_the_connector_beside_spark(spark, found, level):
     assert all(number in said.said for number in found.values())
     if level is Level.WARNING:
         assert f"beside pyspark {spark}" in said.said
+    if not found and spark == "4.9.0":
+        assert "spark.jars.packages=org.apache.spark:" in said.said
 
 
 def test_what_is_here():
@@ -145,4 +149,5 @@ def test_what_is_here():
     assert spark_finding("8.1.0").level is Level.ERROR
     assert java_finding(spark_version()).said.startswith(java.java_version(java.find_java()))
     fetch_jars("spark-kafka-4.2.0")
-    assert connectors()["fetched by twophase.configure_spark"] == "4.2.0"
+    assert connectors("4.2.7") == {"fetched by twophase.configure_spark": "4.2.0"}
+    assert connectors("4.9.0") == connectors(None) == {}

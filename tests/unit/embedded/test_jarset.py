@@ -20,6 +20,8 @@ LISTS = Path(twophase.embedded.__file__).parent / "jars"
     [
         ("kafka-4.3.1", "kafka_2.13-4.3.1.jar"),
         ("kafka-3.9.2", "kafka_2.13-3.9.2.jar"),
+        ("spark-kafka-4.0.3", "spark-sql-kafka-0-10_2.13-4.0.3.jar"),
+        ("spark-kafka-4.1.2", "spark-sql-kafka-0-10_2.13-4.1.2.jar"),
         ("spark-kafka-4.2.0", "spark-sql-kafka-0-10_2.13-4.2.0.jar"),
     ],
 )
