@@ -13,6 +13,7 @@ from twophase.cli.output import output_option, show
 from twophase.cli.progress import meter
 from twophase.cli.report_file import check_writable, written
 from twophase.cli.run_spark import term_interrupts
+from twophase.cli.verify_conf import read_conf
 from twophase.cli.verify_parts import Asked, cluster_of, folder_for, of_pipeline, own_rows
 from twophase.cli.verify_text import Result, result_of, text_of
 from twophase.errors import ConfigurationError, SetupError, TwoPhaseError
@@ -91,6 +92,12 @@ class _Time(click.ParamType[float]):
     "[default: exactly-once]",
 )
 @click.option("--master", metavar="URL", help="Where Spark runs.  [default: local[2]]")
+@click.option(
+    "--conf",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A setting of Spark, before those of a pipeline's file; may be given several times.",
+)
 @click.option(
     "--pipeline",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -195,6 +202,7 @@ def _plan(
     replication_factor: int | None,
     guarantee: str | None,
     master: str | None,
+    conf: tuple[str, ...],
     seed: int,
 ) -> "ProofPlan":
     if find_spec("pyspark") is None:
@@ -212,11 +220,13 @@ def _plan(
             "checked in one run: lower one of them"
         )
     names = read_names(faults)
+    where = master_for(names, master, embedded=asked.embedded is not None)
     return ProofPlan(
         seconds=seconds,
         rows_per_s=rate,
         faults=names,
-        master=master_for(names, master, embedded=asked.embedded is not None),
+        master=where,
+        conf=read_conf(conf, where),
         guarantee=Guarantee(guarantee or Guarantee.EXACTLY_ONCE),
         partitions=partitions or PARTITIONS,
         replicas=replication_factor or BY_DEFAULT,
@@ -235,7 +245,7 @@ def _verify(asked: Asked, plan: "ProofPlan") -> Result:
             options, proving.suffixes, lambda words: click.echo(words, err=True)
         ) as own:
             # Once the cluster has answered: a wrong address should not cost a download.
-            connector_jars({})
+            connector_jars(proving.conf)
             with meter("rows visible", proving.rows) as moved:
                 proof = proving.prove(
                     own.prefix,

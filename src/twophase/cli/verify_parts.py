@@ -2,7 +2,7 @@
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,7 +36,8 @@ class Asked:
 class Proving:
     """How something is proved, and of what; the texts of the connection may hold secrets.
 
-    `suffixes` end the names of the topics, `rows` is how many there are, None where nobody knows.
+    `suffixes` end the names of the topics, `conf` is Spark's settings, `rows` is how many there
+    are, None where nobody knows.
     """
 
     prove: Any
@@ -44,6 +45,7 @@ class Proving:
     texts: dict[str, str]
     plan: "ProofPlan"
     what: str
+    conf: Mapping[str, str]
     rows: int | None = None
 
 
@@ -52,7 +54,7 @@ def own_rows(texts: dict[str, str], plan: "ProofPlan") -> Proving:
     from twophase.verify.proof import SOURCE, TARGET, prove  # noqa: PLC0415
 
     what = f"KafkaSink, {plan.guarantee}, on {texts['kafka.bootstrap.servers']}"
-    return Proving(partial(prove, texts), (SOURCE, TARGET), texts, plan, what, plan.rows)
+    return Proving(partial(prove, texts), (SOURCE, TARGET), texts, plan, what, plan.conf, plan.rows)
 
 
 def of_pipeline(asked: Asked, plan: "ProofPlan") -> Proving:
@@ -73,6 +75,7 @@ def of_pipeline(asked: Asked, plan: "ProofPlan") -> Proving:
         dict(what.sink_options),
         plan,
         f"{file}, {plan.guarantee}, ids by {asked.id_column}",
+        {**loaded.conf, **plan.conf},
     )
 
 

@@ -73,13 +73,19 @@ def fill_conf(reader: Reader, given: Mapping[str, str], where: Where) -> dict[st
 
 def _shown_secrets(name: str, raw: str) -> Iterator[str]:
     """Say which options of Java hold a secret: Spark shows them, so a reference is no way out."""
+    for found in secret_properties(name, raw):
+        yield (
+            f"-D{found} in {name} holds a secret as it is, in a file that others read; leave it "
+            "out: Java's options are seen by everybody on the machine"
+        )
+
+
+def secret_properties(name: str, raw: str) -> Iterator[str]:
+    """Yield the properties in a setting of options of Java whose values are secrets as they are."""
     if name.strip().lower().endswith(_JAVA_OPTIONS):
         for found in _PROPERTY.finditer(raw):
             if _HAS_SECRET.search(found["name"]) and not is_reference(found["value"]):
-                yield (
-                    f"-D{found['name']} in {name} holds a secret as it is, in a file that others "
-                    "read; leave it out: Java's options are seen by everybody on the machine"
-                )
+                yield found["name"]
 
 
 def fill_options(reader: Reader, given: Mapping[str, str], where: Where) -> dict[str, str]:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _ORPHAN_CHECK_S: Final = 0.5
 # A verification starts many short runs on few cores: less compiling, one collector.
+_JAVA_OPTIONS: Final = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
 _QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -71,10 +72,11 @@ def start_query(settings: QuerySettings, history: HistoryFile) -> Any:
         "spark.local.dir": str(scratch),
         # As on a cluster; and the path of a socket would be too long there.
         "spark.python.unix.domain.socket.enabled": "false",
-        "spark.driver.extraJavaOptions": java_options,
-        "spark.executor.extraJavaOptions": java_options,
+        **dict.fromkeys(_JAVA_OPTIONS, java_options),
         **settings.conf,
     }
+    for name in set(_JAVA_OPTIONS) & set(settings.conf):
+        conf[name] = f"{java_options} {settings.conf[name]}"
     for key, value in conf.items():
         builder = builder.config(key, value)
     spark = configure_spark(builder).getOrCreate()

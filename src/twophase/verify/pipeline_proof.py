@@ -93,7 +93,7 @@ def prove_pipeline(
             "pipeline": str(subject.file.absolute()),
             "rows_per_batch": max(1, copied // _BATCHES),
             "master": plan.master,
-            "conf": executor_conf(plan.master),
+            "conf": {**executor_conf(plan.master), **plan.conf},
         }
         source.input = _reference(subject, source, folder / REFERENCE, settings)
         trial = stack.enter_context(

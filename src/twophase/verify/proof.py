@@ -6,7 +6,7 @@ was read back, is not clean but unproved, and says why.
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,7 +32,7 @@ Told = Callable[[int, Mapping[str, int]], None]
 
 @dataclass(frozen=True, slots=True)
 class ProofPlan:
-    """How long, how fast, which faults, and of what the trial is made."""
+    """How long, how fast, which faults, and of what the trial is made; `conf` is for Spark."""
 
     seconds: float
     rows_per_s: int
@@ -42,6 +42,7 @@ class ProofPlan:
     partitions: int = PARTITIONS
     replicas: int = BY_DEFAULT
     seed: int = 0
+    conf: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -141,6 +142,6 @@ def _settings(plan: ProofPlan) -> dict[str, Any]:
         # Twice what comes in a second: a query that was down must catch up.
         "rows_per_batch": 2 * plan.rows_per_s,
         "master": plan.master,
-        "conf": executor_conf(plan.master),
+        "conf": {**executor_conf(plan.master), **plan.conf},
         "options": {"guarantee": plan.guarantee.value},
     }

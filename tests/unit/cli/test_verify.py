@@ -5,6 +5,7 @@ import pytest
 
 from twophase.cli.main import run
 from twophase.cli.verify import verify
+from twophase.cli.verify_conf import read_conf
 from twophase.cli.verify_text import FOUND, OK, UNPROVED, code_of, said_of
 from twophase.verify.allowed import (
     LOCAL,
@@ -20,6 +21,7 @@ from twophase.verify.chaos import FAULTS
 from twophase.verify.proof import Proof, unproved
 from twophase.verify.verdict import Finding, Kind, Verdict
 
+SECRET = "hunter2"
 SERVER = ["--bootstrap-server", "127.0.0.1:1"]
 
 
@@ -44,6 +46,19 @@ SERVER = ["--bootstrap-server", "127.0.0.1:1"]
         (["--bootstrap-server", "nowhere"], "kafka.bootstrap.servers"),
         ([*SERVER, "--id-column", "order_id"], "--id-column belongs to --pipeline"),
         (["--embedded", "2"], "'2' is not one of '1', '3'"),
+        ([*SERVER, "--conf", "spark.executor.cores"], "write spark.NAME=VALUE"),
+        ([*SERVER, "--conf", "executor.cores=1"], "'executor.cores' is no setting of Spark"),
+        ([*SERVER, "--conf", "spark.master=yarn"], "spark.master cannot be given: write --master"),
+        ([*SERVER, "--conf", "spark.sql.streaming.minBatchesToRetain=2"], "the plans of all"),
+        (
+            [*SERVER, "--faults", "kill-executor", "--conf", "spark.executor.memory=2g"],
+            "with --master local-cluster[2,1,1024], which has it in MB",
+        ),
+        ([*SERVER, "--conf", f"spark.hadoop.fs.s3a.secret.key={SECRET}"], "SPARK_CONF_DIR names"),
+        (
+            [*SERVER, "--conf", f"spark.driver.extraJavaOptions=-Da.password={SECRET}"],
+            "spark.driver.extraJavaOptions holds a secret",
+        ),
     ],
 )
 def test_wrong_use(arguments, said, capsys):
@@ -52,6 +67,22 @@ def test_wrong_use(arguments, said, capsys):
     error = capsys.readouterr().err
     assert said in error
     assert "Traceback" not in error
+    assert SECRET not in error
+
+
+def test_settings_of_spark():
+    """By name; the last one of a name counts, and a value may have what a name has not."""
+    given = [
+        "spark.a=1",
+        "spark.b= -Dx=y -Dz=${env:SECRET} ",
+        "spark.a=2",
+        "spark.executor.memory=2g",
+    ]
+    assert read_conf(given, LOCAL) == {
+        "spark.a": "2",
+        "spark.b": "-Dx=y -Dz=${env:SECRET}",
+        "spark.executor.memory": "2g",
+    }
 
 
 FILE = """\
