@@ -1,6 +1,7 @@
 """`twophase verify` over TLS and SASL, with few rights: it proves, and no secret is found."""
 
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -201,10 +202,12 @@ def test_a_pipeline_that_is_denied(door, place):
     code, found, told = place.verified(
         *("--pipeline", str(path), "--id-column", "key"), ETL_PASSWORD=door.secrets["password"]
     )
-    assert (code, found) == (3, None), told
+    assert (code, found["code"], found["error_code"]) == (3, 3, "TWOPHASE_ACCESS_DENIED"), told
     # What it would have deleted it could not ask for either.
     begins = ("kafka.sasl.mechanism=PLAIN without TLS: ", "prefix ", "left behind: ")
     *before, said = told.splitlines()
+    assert all(f" {name}" in before[2] for name in found["left"])
+    assert [name.rpartition("-")[2] for name in found["left"]] == ["in", "out", "reference"]
     assert [line.startswith(begin) for line, begin in zip(before, begins, strict=True)] == [
         True
     ] * 3
@@ -238,6 +241,30 @@ def test_a_right_is_missing(door, place, at):
         prefix = told.split()[1].rstrip(":")
         logs = [file for _, file in found_in(place.searched, {"": prefix}) if "driver.log" in file]
         assert logs
+
+
+@pytest.mark.parametrize("how", ["denied", "interrupted"])
+def test_what_is_left_of_a_run_that_proved_nothing(door, place, how):
+    """Refused midway, or ended by hand, with no right to delete: people and programs are told."""
+    deletes = [right for right in door.rights if right.operation == "DELETE"]
+    write_id = next(right for right in door.rights if right.kind == "transactional id")
+    door.super_user.grant("etl", *door.rights)
+    door.super_user.revoke("etl", *deletes, *([write_id] if how == "denied" else []))
+    command = [*VERIFY, "--command-config", place.properties(door.options("SASL_SSL", "PLAIN"))]
+    command += ["--for", "60s", "--rate", "100", "--faults", "kill-driver"]
+    with Watched(command, **place.environment()) as watched:
+        if how == "interrupted":
+            wait_until(lambda: len(door.left()) == 2, 60)
+            watched.process.send_signal(signal.SIGINT)
+        code, out, told = watched.end()
+        wait_until(lambda: not watched.left())
+    found, own = json.loads(out), door.left()
+    assert (len(own), found["left"][:2]) == (2, own)
+    assert (code, found["code"]) == ((3, 3) if how == "denied" else (130, 130)), told
+    assert f"left behind: {', '.join(found['left'])}; delete it by hand: " in told
+    assert "Traceback" not in told
+    for done in door.super_user.admin.delete_topics(own).values():
+        done.result(30)
 
 
 def test_what_may_not_be_deleted_is_named(door, place):

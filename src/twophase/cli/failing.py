@@ -3,7 +3,7 @@
 import errno
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import click
@@ -16,14 +16,23 @@ _NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 FAILED, UNWRITTEN, INTERRUPTED = 1, 74, 130
 
 
+class Failure(click.ClickException):
+    """An error of a command that has more to tell programs: `more` are keys of its object."""
+
+    def __init__(self, said: str, more: Mapping[str, object] | None = None) -> None:
+        super().__init__(said)
+        self.more = dict(more or {})
+
+
 def told(error: BaseException, arguments: Sequence[str]) -> int:
     """Tell why a command failed, and return its exit code."""
     cause = error if isinstance(error, TwoPhaseError) else error.__cause__
     code, said = _read(error)
     if _wants_json(arguments):
         # As `twophase run` has it, in one line: who reads that line by line reads this one too.
-        found = {"event": "failed", "code": code, "error": said}
+        found: dict[str, object] = {"event": "failed", "code": code, "error": said}
         found["error_code"] = cause.code if isinstance(cause, TwoPhaseError) else None
+        found |= error.more if isinstance(error, Failure) else {}
         with unheard():
             click.echo(json.dumps(found))
     if isinstance(error, click.ClickException) and not isinstance(cause, TwoPhaseError):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from twophase.cli.connection import connection_options, patient
+from twophase.cli.failing import INTERRUPTED, Failure
 from twophase.cli.output import output_option, show
 from twophase.cli.progress import meter
 from twophase.cli.report_file import check_writable, written
@@ -20,6 +21,7 @@ from twophase.errors import ConfigurationError, SetupError, TwoPhaseError
 from twophase.guarantee import Guarantee
 
 if TYPE_CHECKING:
+    from twophase.verify.belongings import Belongings
     from twophase.verify.proof import ProofPlan
 
 _WRONG_USE, _UNPROVED = 2, 3
@@ -139,30 +141,46 @@ def verify(context: click.Context, /, **given: Any) -> None:
     worked; 130 interrupted.
     """
     asked = Asked(**{each.name: given.pop(each.name) for each in fields(Asked)})
+    made: list[Belongings] = []
     try:
         _check(asked)
         plan = _plan(asked, **given)
         with term_interrupts():
-            result = _verify(asked, plan)
+            result = _verify(asked, plan, made)
     except ConfigurationError as error:
-        raise _WrongUse(str(error)) from error
+        raise _WrongUse(str(error), _left(made)) from error
     except TwoPhaseError as error:
-        raise _Unproved(f"nothing was proved: {error}") from error
+        raise _Unproved(f"nothing was proved: {error}", _left(made)) from error
+    except KeyboardInterrupt:
+        if left := _left(made):
+            raise _Interrupted("interrupted", left) from None
+        raise
     except (click.ClickException, click.Abort, click.exceptions.Exit):
         raise
     except Exception as error:
         # Not 1, which says that harm was found: only a verdict may.
-        raise _Unproved(f"nothing was proved: {type(error).__name__}: {error}") from error
+        said = f"nothing was proved: {type(error).__name__}: {error}"
+        raise _Unproved(said, _left(made)) from error
     show(result, asked.output, *text_of(result))
     context.exit(result.code)
 
 
-class _WrongUse(click.ClickException):
+class _WrongUse(Failure):
     exit_code = _WRONG_USE
 
 
-class _Unproved(click.ClickException):
+class _Unproved(Failure):
     exit_code = _UNPROVED
+
+
+class _Interrupted(Failure):
+    exit_code = INTERRUPTED
+
+
+def _left(made: "list[Belongings]") -> dict[str, object]:
+    """Return for programs what could not be deleted, where there is such; people were told."""
+    left = [name for own in made for name in own.left]
+    return {"left": left} if left else {}
 
 
 def _check(asked: Asked) -> None:
@@ -234,7 +252,8 @@ def _plan(
     )
 
 
-def _verify(asked: Asked, plan: "ProofPlan") -> Result:
+def _verify(asked: Asked, plan: "ProofPlan", made: "list[Belongings]") -> Result:
+    """Return what came of it; `made` is told what is made in the cluster, before it is."""
     from twophase.spark.session import connector_jars  # noqa: PLC0415
     from twophase.verify.belongings import belongings  # noqa: PLC0415
 
@@ -244,6 +263,7 @@ def _verify(asked: Asked, plan: "ProofPlan") -> Result:
         with belongings(
             options, proving.suffixes, lambda words: click.echo(words, err=True)
         ) as own:
+            made.append(own)
             # Once the cluster has answered: a wrong address should not cost a download.
             connector_jars(proving.conf)
             with meter("rows visible", proving.rows) as moved:

@@ -112,5 +112,6 @@ def text_of(result: Result) -> list[RenderableType]:
         *examples,
         Text(result.said, style),
         Text(f"deleted: {', '.join(result.deleted) or 'nothing'}"),
+        *([Text(f"left behind: {', '.join(result.left)}", "yellow")] if result.left else []),
         *more,
     ]
