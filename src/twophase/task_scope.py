@@ -13,10 +13,13 @@ What it must survive, and by what:
   decision. They are ended after the batch, and again at every start.
 - **The store has dropped what was decided**: the rows are lost, and nobody can hide that. The query
   stops and says what is missing, or, by the user's choice, goes on and leaves a record of it.
+- **The driver dies behind such a record**, and the store forgets meanwhile what it has dropped: it
+  could not tell any more whether that was committed. What is recorded is not asked for again. The
+  record says that the rows are lost, not what to do about it: that is the user's choice of now.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from enum import StrEnum
@@ -132,7 +135,7 @@ class TaskScope:
             decision = self._decided(batch, slot, tasks)
             decided_s = self._clock.now_s()
             self._watch.phase = Phase.COMMIT
-            committed = self._commit(decision)
+            committed = self._commit(decision, {})
         finally:
             self._limit.ends()
         self._watch.closes()
@@ -169,7 +172,7 @@ class TaskScope:
                 raise self._replaced(batch.number, "a driver that started later was faster")
             if look.undone is not None:
                 self._watch.recovered = Recovery.COMMITTED_AGAIN
-                self._commit(look.undone)
+                self._commit(look.undone, self._log.recorded_losses(look.undone))
             # From here on nobody who came before can decide this batch, also not an earlier try of
             # our own whose answer was lost; only then may what it has prepared be ended.
             if isinstance(verdict, Skip) or self._log.decide(
@@ -243,11 +246,16 @@ class TaskScope:
         self._warnings.append(text)
         _log.warning(text)
 
-    def _commit(self, decision: Decision) -> Decision:
-        """Commit what was decided, say so in the log, and return what of it is in the store."""
+    def _commit(self, decision: Decision, recorded: Mapping[int, str]) -> Decision:
+        """Commit what was decided, say so in the log, and return what of it is in the store.
+
+        Of the tasks that are recorded as lost, with the cause, nothing is asked for again.
+        """
         prepared = decision.prepared or ()
         with self._pool(min(_COMMITS_AT_ONCE, max(1, len(prepared)))) as pool:
-            commits = [pool.submit(self._commit_one, each) for each in prepared]
+            commits = [
+                pool.submit(self._commit_one, each, recorded.get(each.task)) for each in prepared
+            ]
         told = [(each, commit.exception()) for each, commit in zip(prepared, commits, strict=True)]
         failed = [error for _, error in told if error is not None]
         self._check_not_replaced(decision, failed)
@@ -260,7 +268,9 @@ class TaskScope:
         self._log.record_done(decision)
         return replace(decision, prepared=tuple(each for each, error in told if error is None))
 
-    def _commit_one(self, prepared: Prepared) -> None:
+    def _commit_one(self, prepared: Prepared, recorded: str | None = None) -> None:
+        if recorded is not None:
+            raise CommittableLost(f"{recorded}; recorded by an earlier start")
         pause_s = _FIRST_PAUSE_S
         for _ in range(_COMMIT_TRIES - 1):
             try:

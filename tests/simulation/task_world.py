@@ -3,9 +3,11 @@
 The loop, the decision log and the attempts are the package's own code. Each driver runs in a
 greenlet and stands still before and after every call that reaches outside, where the history may
 go on with another driver, kill this one, start one more, or let an attempt go on that Spark has
-long given up.
+long given up. A forgetful store drops what is prepared, as by a time limit, and later does not even
+know that it did.
 """
 
+import json
 import random
 from collections import Counter
 from contextlib import suppress
@@ -16,9 +18,16 @@ from greenlet import getcurrent, greenlet
 from twophase.attempt import run_attempt
 from twophase.clock import Clock
 from twophase.commit.recovery import Batch
-from twophase.errors import CommittableLost, RecoveryError, StoreUnavailable, TwoPhaseError
+from twophase.errors import (
+    CommitOutcomeUnknown,
+    CommittableLost,
+    InvalidState,
+    RecoveryError,
+    StoreUnavailable,
+    TwoPhaseError,
+)
 from twophase.log.decisions import DecisionLog
-from twophase.task_scope import TaskScope
+from twophase.task_scope import OnLost, TaskScope
 from twophase.testing.mortal import InTurn
 from twophase.two_phase import TwoPhaseCommitSink
 
@@ -110,6 +119,13 @@ class SimulatedByDriver(SimulatedSink):
         )
 
 
+class SimulatedForgetful(SimulatedSink):
+    """A store that drops what is prepared, which `confirm` sees, and forgets what it has ended."""
+
+    def confirm(self, committables):
+        self.process.outside(lambda: self.process.world.confirm(committables))
+
+
 class Tasks:
     """Tasks with attempts of which Spark takes one, and forgets the others wherever they are."""
 
@@ -142,7 +158,11 @@ class Process:
         self.world, self.dead = world, False
         self.sink = parts["sink"](self)
         log = parts["log"](SimulatedFolder(self))
-        self.scope = parts["scope"](self.sink, log, PREFIX, pool=InTurn, clock=SimulatedClock())
+        # Some users want to be stopped by a loss, and change their mind at a later start.
+        strict = not world.forgetful or self.happens(0.3)
+        self.on_lost = OnLost.FAIL if strict else OnLost.RECORD
+        given = {"on_lost": self.on_lost, "clock": SimulatedClock()}
+        self.scope = parts["scope"](self.sink, log, PREFIX, pool=InTurn, **given)
         self.history_side, self.greenlet = getcurrent(), greenlet(self.main)
 
     def happens(self, chance):
@@ -177,8 +197,10 @@ class Process:
             except RunEndedError:
                 self.world.counts["run ended"] += 1
             except CommittableLost as error:
-                self.world.violations.append(str(error))
-                return
+                self.world.counts[type(error).__name__] += 1
+                if not self.world.forgetful or self.on_lost is OnLost.RECORD:
+                    self.world.violations.append(str(error))
+                    return
             except (TwoPhaseError, ValueError) as error:
                 self.world.counts[type(error).__name__] += 1
                 if isinstance(error, RecoveryError) and self.world.alone:
@@ -223,7 +245,9 @@ class World:
         self.rng = random.Random(seed)
         given = {"scope": TaskScope, "log": DecisionLog, "sink": SimulatedSink}
         self.parts = given | (parts or {})
+        self.forgetful = issubclass(self.parts["sink"], SimulatedForgetful)
         self.files, self.states, self.zombies = {}, {}, []
+        self.forgotten = set()
         self.offsets, self.finished = {}, set()
         self.healthy, self.alone, self.number = False, False, 0
         self.violations, self.counts, self.trace = [], Counter(), []
@@ -243,7 +267,14 @@ class World:
             raise StoreUnavailable("the transaction is gone")
         self.states[name] = "prepared"
 
+    def confirm(self, committables):
+        gone = [each for each in committables if self.states[each["name"]] != "prepared"]
+        if gone:
+            raise InvalidState(f"{gone} are not prepared any more")
+
     def commit(self, name):
+        if name in self.forgotten:
+            raise CommitOutcomeUnknown(f"{name} is forgotten")
         if self.states[name] not in {"prepared", "committed"}:
             raise CommittableLost(f"{name} is {self.states[name]}")
         self.states[name] = "committed"
@@ -251,6 +282,37 @@ class World:
     def end(self, name):
         if self.states.get(name) in {"begun", "prepared"}:
             self.states[name] = "gone"
+
+    def age(self):
+        """Drop one of what is prepared, or forget one of what nobody should ask for any more."""
+        names = [name for name, state in self.states.items() if state == "prepared"]
+        over = (self.committed() & self.done()) | self.lost()
+        names += sorted(over - self.forgotten)
+        if not names:
+            return
+        name = self.rng.choice(names)
+        if self.states[name] == "prepared":
+            self.states[name] = "dropped"
+        else:
+            self.forgotten.add(name)
+            self.counts["forgotten", self.states[name]] += 1
+
+    def committed(self):
+        return {name for name, state in self.states.items() if state == "committed"}
+
+    def done(self):
+        """The transactions of decisions that are noted as done."""
+        decided = (self.content(f"batch-{n[5:]}") for n in self.files if n.startswith("done-"))
+        return {each["name"] for found in decided for each in (found or {}).get("prepared") or ()}
+
+    def lost(self):
+        """The transactions that are recorded as lost."""
+        return {self.content(name)["name"] for name in self.files if name.startswith("lost-")}
+
+    def content(self, name):
+        """What a file of the log holds, if it is there."""
+        data = self.files.get(name)
+        return None if data is None else json.loads(data.split(b"\n")[1])
 
     def play(self):
         """Disturb for a while, then let one driver finish, and judge."""
@@ -292,6 +354,8 @@ class World:
         elif self.rng.random() < 0.01:
             self.rng.choice(alive).kill()
             self.counts["killed"] += 1
+        elif self.forgetful and self.rng.random() < 0.1:
+            self.age()
         elif self.zombies and self.rng.random() < 0.05:
             name = self.rng.choice(self.zombies)
             if self.states[name] == "begun":
@@ -305,14 +369,22 @@ class World:
         self.trace.append(len(self.files) * 1000 + len(self.states))
 
     def judge(self):
-        """Each task of each batch is in the store once, and nothing of the past is open."""
+        """Each task of each batch is in the store once, or recorded as what the store has dropped.
+
+        And nothing of the past is open.
+        """
         if self.finished != set(range(self.limit)):
             self.violations.append(f"only {sorted(self.finished)} are finished")
-        rows = Counter()
+        rows, lost = Counter(), self.lost()
+        if wrong := lost & self.committed():
+            self.violations.append(f"recorded as lost, and committed: {sorted(wrong)}")
         for name, state in self.states.items():
             _, batch, task, _ = name.removeprefix(PREFIX).split("/")
             if state == "committed":
                 rows[int(batch), int(task)] += 1
+            elif name in lost and state == "dropped":
+                rows[int(batch), int(task)] += 1
+                self.counts["lost"] += 1
         for place in ((b, t) for b in range(self.limit) for t in range(TASKS)):
             if rows[place] != 1:
                 self.violations.append(f"batch and task {place} are there {rows[place]} times")

@@ -5,7 +5,7 @@ from collections import Counter
 from contextlib import contextmanager
 
 import pytest
-from simulation.task_world import SimulatedByDriver, World
+from simulation.task_world import SimulatedByDriver, SimulatedForgetful, World
 
 from twophase.commit.attempts import Stale
 from twophase.errors import RecoveryError
@@ -37,7 +37,11 @@ def test_every_row_is_there_once():
 
 @pytest.mark.long
 @pytest.mark.timeout(7_200)
-@pytest.mark.parametrize("parts", [{}, {"sink": SimulatedByDriver}], ids=["names", "drivers"])
+@pytest.mark.parametrize(
+    "parts",
+    [{}, {"sink": SimulatedByDriver}, {"sink": SimulatedForgetful}],
+    ids=["names", "drivers", "forgetful"],
+)
 def test_every_row_is_there_once_for_long(parts):
     """The same, fifty thousand times."""
     *found, _ = violations(range(50_000), parts)
@@ -48,6 +52,14 @@ def test_names_that_do_not_say_the_batch():
     """It is enough to know which drivers can decide nothing any more."""
     *found, _ = violations(range(200), {"sink": SimulatedByDriver})
     assert not found, found[:3]
+
+
+def test_a_store_that_drops_and_forgets():
+    """What it has dropped is recorded, once, and then not asked for; the query always goes on."""
+    *found, counts = violations(SEEDS, {"sink": SimulatedForgetful})
+    assert not found, found[:3]
+    happened = {"lost", "CommittableLost", "CommitOutcomeUnknown", ("forgotten", "dropped")}
+    assert happened | {("forgotten", "committed")} <= set(counts), "it has become tame"
 
 
 def test_a_seed_replays_exactly():
@@ -66,7 +78,7 @@ class WithoutVoid(TaskScope):
         if isinstance(verdict, RecoveryError):
             raise verdict
         if look.undone is not None:
-            self._commit(look.undone)
+            self._commit(look.undone, self._log.recorded_losses(look.undone))
         self._sink.recover(Stale(self._prefix, self._epoch - 1, batch.number))
         return verdict.slot if isinstance(verdict, Run) else verdict
 
@@ -107,7 +119,7 @@ class NotCommittingAgain(TaskScope):
     """Takes what was decided for committed."""
 
     def _start(self, batch):
-        self._commit = self._log.record_done
+        self._commit = lambda decision, _: self._log.record_done(decision)
         try:
             return super()._start(batch)
         finally:
@@ -147,6 +159,21 @@ class BelievingAFreeSlot(DecisionLog):
         return True
 
 
+class AskingForWhatIsLost(DecisionLog):
+    """Believes no record of a loss, and asks the store, which has forgotten it."""
+
+    def recorded_losses(self, _decision):
+        return {}
+
+
+class ExcusingAll(DecisionLog):
+    """Takes a batch with a recorded loss for lost as a whole."""
+
+    def recorded_losses(self, decision):
+        found = super().recorded_losses(decision)
+        return {each.task: "lost" for each in decision.prepared} if found else {}
+
+
 @pytest.mark.parametrize(
     ("part", "harm"),
     [
@@ -159,6 +186,8 @@ class BelievingAFreeSlot(DecisionLog):
         ({"scope": SweepingLaterBatches}, "is gone"),
         ({"scope": EndingDriversOnASkip, "sink": SimulatedByDriver}, "is gone"),
         ({"log": BelievingAFreeSlot}, "is gone|are there 2 times"),
+        ({"log": AskingForWhatIsLost, "sink": SimulatedForgetful}, "are finished"),
+        ({"log": ExcusingAll, "sink": SimulatedForgetful}, "recorded as lost, and committed"),
     ],
     ids=lambda part: next(iter(part.values())).__name__ if isinstance(part, dict) else "",
 )

@@ -49,8 +49,12 @@ def _name_of(act, args):
     if not args or not isinstance(args[0], str):
         return act.__name__
     # Epochs are seconds, prefixes are made up: another run has others.
-    known = args[0].startswith(("batch-", "done-"))
-    return f"{act.__name__} {args[0] if known else args[0].split('-')[0].split('.')[0]}"
+    name = args[0]
+    if name.startswith("lost-"):
+        name = name.rpartition("-")[0]
+    elif not name.startswith(("batch-", "done-")):
+        name = name.split("-")[0].split(".")[0]
+    return f"{act.__name__} {name}"
 
 
 def die():

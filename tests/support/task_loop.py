@@ -1,10 +1,10 @@
 """Task scope's loop in a process of its own without Spark, which dies or waits at a step.
 
 Arguments, as JSON, beside those of its store: prefix, folder of its log, done: a file that has how
-many batches are done, as a checkpoint would, batches: how many there are; optionally at, after and
-act (`steps.py`). Steps are the loop's calls to its sink, the files of its log, what the store adds,
-and the note that a batch is done. It ends with 0, with 3 where an error of the package was raised,
-and says its steps.
+many batches are done, as a checkpoint would, batches: how many there are; optionally on_lost, and
+at, after and act (`steps.py`). Steps are the loop's calls to its sink, the files of its log, what
+the store adds, and the note that a batch is done. It ends with 0, with 3 where an error of the
+package was raised, and says its steps.
 """
 
 import json
@@ -18,7 +18,7 @@ from twophase.attempt import run_attempt
 from twophase.commit.recovery import Batch
 from twophase.errors import TwoPhaseError
 from twophase.log.decisions import DecisionLog
-from twophase.task_scope import TaskScope
+from twophase.task_scope import OnLost, TaskScope
 from twophase.testing import LocalFolder
 from twophase.testing.mortal import InTurn, MortalFolder, MortalSink
 
@@ -59,7 +59,8 @@ def drive(arguments, steps, sink, rows):
     calls = Calls(steps)
     sink = MortalSink(sink, calls)
     log = DecisionLog(MortalFolder(LocalFolder(Path(arguments["folder"])), calls))
-    scope = TaskScope(sink, log, arguments["prefix"], pool=InTurn)
+    on_lost = OnLost.parse(arguments.get("on_lost", OnLost.FAIL))
+    scope = TaskScope(sink, log, arguments["prefix"], on_lost=on_lost, pool=InTurn)
     done = Path(arguments["done"])
     first = noted(done)
     try:

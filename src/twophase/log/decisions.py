@@ -5,9 +5,10 @@
     done-000000000007-0000      every committable of that decision is committed
     lost-000000000007-00012-1763300000
                                 task 12 of batch 7 was decided by that driver and is lost, by the
-                                user's choice; an epoch does not come again, whatever is deleted
+                                user's choice; the epoch does not come again as long as this stays
 
-Files are created once and never changed. A decision counts from the moment its file is there.
+Files are created once and never changed. A decision counts from the moment its file is there, and
+so does a loss: the store may forget what it has dropped, and is not asked about it again.
 """
 
 import logging
@@ -22,10 +23,10 @@ from twophase.log.seal import seal, unseal
 
 _log = logging.getLogger("twophase")
 
-_EPOCH: Final = re.compile(r"epoch-(\d{10})")
+_EPOCH: Final = re.compile(r"epoch-(?P<epoch>\d{10})")
 _BATCH: Final = re.compile(r"batch-(\d{12})-(\d{4,})")
 _DONE: Final = re.compile(r"done-(\d{12})-(\d{4,})")
-_LOST: Final = re.compile(r"lost-(\d{12})-(\d{5,})-(\d{10})")
+_LOST: Final = re.compile(r"lost-(\d{12})-(\d{5,})-(?P<epoch>\d{10})")
 _TRIES_MAX: Final = 100
 # Of what is done, the last batches stay for people to look at.
 _KEPT: Final = 2
@@ -75,11 +76,11 @@ class DecisionLog:
         """
         self._check_notes()
         for _ in range(_TRIES_MAX):
-            epoch = max([now_s, *(each + 1 for each in self._epochs()), 1])
+            epoch = max([now_s, *(each + 1 for each in self._epochs(_EPOCH, _LOST)), 1])
             if not self._folder.create(f"epoch-{epoch:010d}", seal(about)):
                 continue
             # Whoever looked long ago may have made a file anew that was taken and trimmed since.
-            taken = self._epochs()
+            taken = self._epochs(_EPOCH)
             if max(taken) == epoch:
                 for old in taken[:-1]:
                     self._forget(f"epoch-{old:010d}")
@@ -122,27 +123,19 @@ class DecisionLog:
 
     def record_lost(self, decision: Decision, lost: Prepared, why: str) -> str:
         """Leave for ever what is missing in the store; return the file's name."""
-        name = f"lost-{decision.batch:012d}-{lost.task:05d}-{decision.epoch:010d}"
-        place = f"{self.root}/{name}"
-        content = {
-            "batch": decision.batch,
-            "owner": decision.owner,
-            "task": lost.task,
-            "name": lost.name,
-            "rows": lost.rows,
-            "committable": lost.committable,
-        }
-        if self._folder.create(name, seal({**content, "why": why})):
-            return place
-        # An earlier start has recorded it, and did not come to the end of the batch; the store may
-        # say by other words why.
-        found = self._sealed(name)
-        if found is not None and {**found, "why": None} == {**content, "why": None}:
-            return place
-        raise LogCorrupt(
-            f"{place} records another loss than that of {lost.name}, {lost.rows} rows of task "
-            f"{lost.task} of batch {decision.batch}; move it elsewhere and start again"
-        )
+        name = _lost_name(decision, lost)
+        if not self._folder.create(name, seal({**_loss(decision, lost), "why": why})):
+            # An earlier start has recorded it, and did not come to the end of the batch; the store
+            # may say by other words why.
+            self._why_lost(decision, lost)
+        return f"{self.root}/{name}"
+
+    def recorded_losses(self, decision: Decision) -> dict[int, str]:
+        """Return which tasks of this very decision are recorded as lost, and why."""
+        names = set(self._folder.names())
+        prepared = decision.prepared or ()
+        lost = [each for each in prepared if _lost_name(decision, each) in names]
+        return {each.task: self._why_lost(decision, each) for each in lost}
 
     def trim(self, batch: int) -> None:
         """Delete what nobody asks for once this batch is done; what cannot be deleted stays."""
@@ -151,12 +144,26 @@ class DecisionLog:
             if found and int(found[1]) <= batch - _KEPT:
                 self._forget(name)
 
-    def _epochs(self) -> list[int]:
-        found = map(_EPOCH.fullmatch, self._folder.names())
-        return sorted(int(match[1]) for match in found if match)
+    def _epochs(self, *kinds: re.Pattern[str]) -> list[int]:
+        found = (kind.fullmatch(name) for name in self._folder.names() for kind in kinds)
+        return sorted(int(match["epoch"]) for match in found if match)
+
+    def _why_lost(self, decision: Decision, lost: Prepared) -> str:
+        """Return what the record of this loss gives as its cause."""
+        name = _lost_name(decision, lost)
+        found = self._sealed(name) or {}
+        why = found.pop("why", None)
+        # Whatever else lies there excuses nothing: rows that the store still has would be missing.
+        if found != _loss(decision, lost) or not isinstance(why, str):
+            raise LogCorrupt(
+                f"{self.root}/{name} records another loss than that of {lost.name}, {lost.rows} "
+                f"rows of task {lost.task} of batch {decision.batch}; move it elsewhere and start "
+                "again"
+            )
+        return why
 
     def _check_notes(self) -> None:
-        """Refuse a log in which a file is damaged that only people read, or nobody."""
+        """Refuse a log in which a file is damaged that is read by people, or by few starts."""
         for name in self._folder.names():
             if _EPOCH.fullmatch(name) or _LOST.fullmatch(name):
                 self._sealed(name)
@@ -193,3 +200,21 @@ def _batch_name(decision: Decision) -> str:
 
 def _done_name(decision: Decision) -> str:
     return f"done-{decision.batch:012d}-{decision.slot:04d}"
+
+
+def _lost_name(decision: Decision, lost: Prepared) -> str:
+    return f"lost-{decision.batch:012d}-{lost.task:05d}-{decision.epoch:010d}"
+
+
+def _loss(decision: Decision, lost: Prepared) -> dict[str, Any]:
+    """Return what says which committable of which decision is lost."""
+    return {
+        "batch": decision.batch,
+        "slot": decision.slot,
+        "epoch": decision.epoch,
+        "owner": decision.owner,
+        "task": lost.task,
+        "name": lost.name,
+        "rows": lost.rows,
+        "committable": lost.committable,
+    }

@@ -1,6 +1,7 @@
 """PostgresTable in task scope whose driver or server is killed with -9 at each step: rows once."""
 
 import itertools
+import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
@@ -126,6 +127,29 @@ def server_dies(server, table, at, *, after, where):
 def test_the_driver_dies_after_the_decision(make_table):
     """Nothing of it is committed; the next driver does that."""
     driver_dies(make_table(), DECIDES, after=True, where=DECIDES)
+
+
+def test_the_driver_dies_behind_the_record_of_a_loss(server, make_table):
+    """The next one believes the record: it asks for nothing of it, and goes on."""
+    table = make_table()
+    code, said = table.run(BATCHES, at=DECIDES, after=True)
+    assert code == -9, said
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        query = "SELECT gid FROM pg_prepared_xacts WHERE starts_with(gid, %s)"
+        for (gid,) in connection.execute(query, [table.prefix]).fetchall():
+            connection.execute(f"ROLLBACK PREPARED '{gid}'")
+    last = "create lost-000000000001-00001"
+    code, said = table.run(BATCHES, at=last, after=True, on_lost="record")
+    assert code == -9, said
+    code, said = table.run(BATCHES, on_lost="record")
+    assert code == 0, said
+    steps = json.loads(said.splitlines()[-1])
+    again = steps[: steps.index("create done-000000000001-0001")]
+    assert "commit" not in again
+    assert not [name for name in again if name.startswith("COMMIT PREPARED")]
+    with psycopg.connect(server.url) as connection:
+        rows = connection.execute(f"SELECT id FROM {table.table} ORDER BY id").fetchall()
+    assert [each for (each,) in rows] == sorted({*expected(BATCHES)} - {2, 3})
 
 
 @pytest.mark.long

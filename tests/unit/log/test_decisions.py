@@ -223,6 +223,25 @@ def test_a_loss_is_not_said_to_be_recorded_by_another(log, other):
         log.record_lost(decision(), PREPARED[1], "expired")
 
 
+def test_what_is_recorded_of_a_decision(log):
+    """Its own losses with their causes, and of no other slot, driver or batch."""
+    log.record_lost(decision(), PREPARED[1], "expired")
+    assert log.recorded_losses(decision()) == {2: "expired"}
+    assert log.recorded_losses(decision(prepared=None)) == {}
+    assert log.recorded_losses(decision(batch=8)) == {}
+    assert log.recorded_losses(replace(decision(), epoch=2)) == {}
+    with pytest.raises(LogCorrupt, match="records another loss"):
+        log.recorded_losses(decision(slot=1))
+
+
+def test_an_epoch_with_a_loss_does_not_come_again(log, folder):
+    """Also where somebody has deleted all else and the clock went back: it would excuse another."""
+    log.record_lost(replace(decision(), epoch=1_700_000_000), PREPARED[1], "expired")
+    assert log.take_epoch({}, 5) == 1_700_000_001
+    assert log.take_epoch({}, 5) == 1_700_000_002
+    assert "epoch-1700000001" not in folder.names()
+
+
 def damaged(data):
     """The bytes of a file, cut short everywhere and with any one bit flipped."""
     yield from (data[:length] for length in range(len(data)))
