@@ -1,5 +1,6 @@
 """What runs on the executors: encode tasks, and send tasks of which none may run twice."""
 
+import logging
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,6 +26,8 @@ from twophase.spark.block_files import BlockFile
 from twophase.spark.light import HeavyRows, unflagged
 from twophase.spark.routed import Bundle, blocks_of, heavy_mark, manifest_rows
 from twophase.spark.workers import connection, task_context
+
+_log = logging.getLogger("twophase")
 
 SENT_SCHEMA = (
     "topic string, partition int, blocks int, rows long, bytes long, digest string, error string"
@@ -129,6 +132,9 @@ class SendTask:
             rows = _sent_rows(sent.partitions)
         except TwoPhaseError as error:
             rows = _sent_rows((), error=str(error))
+        except Exception as error:  # noqa: BLE001 - the driver raises it
+            _log.exception("a send task failed")
+            rows = _sent_rows((), error=f"a send task failed: {type(error).__name__}: {error}")
         # After an error too: Spark may still be writing them, and repeats a task whose pipe breaks.
         for _ in batches:
             pass

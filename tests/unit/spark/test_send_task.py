@@ -31,3 +31,14 @@ def test_no_connection_is_a_result_too(monkeypatch, error):
     (row,) = rows.to_pylist()
     assert type(error_in(row["error"])) is type(error)
     assert list(unread) == []
+
+
+def test_what_nobody_foresaw_is_a_result_too(monkeypatch):
+    """Raised, it would be hidden behind the second attempt's refusal to send anything."""
+    monkeypatch.setattr(tasks, "connection", {}.__getitem__)
+    monkeypatch.setattr(tasks, "task_context", lambda: SimpleNamespace(attemptNumber=lambda: 0))
+    unread = iter([object()])
+    (rows,) = TASK(unread)
+    (row,) = rows.to_pylist()
+    assert row["error"].startswith("a send task failed: KeyError: KafkaOptions(")
+    assert list(unread) == []
