@@ -79,11 +79,12 @@ class KafkaTaskSink(TwoPhaseCommitSink[TaskWriter]):
         self._pool: Pool | None = None
         self._opened: set[str] = set()
         self._swept: set[str] = set()
-        self._owner, self._noted_s = "", 0.0
+        # The owner under whose name each run was noted at the brokers, and when.
+        self._noted: dict[str, tuple[str, float]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the settings: the identities of a batch go to its tasks by their turn."""
-        return vars(self) | {"_pool": None, "_opened": set(), "_swept": set()}
+        return vars(self) | {"_pool": None, "_opened": set(), "_swept": set(), "_noted": {}}
 
     def __repr__(self) -> str:
         return f"<KafkaTaskSink to {self._topic or 'the topic column'}>"
@@ -101,13 +102,16 @@ class KafkaTaskSink(TwoPhaseCommitSink[TaskWriter]):
 
     def open(self, turn: Turn) -> Any:
         """Return the hand that the batch's attempts draw from."""
-        if self._owner and self._wire().clock.now_s() - self._noted_s >= _NOTED_EVERY_S:
-            self._note(turn.prefix, turn.epoch, self._owner, again=True)
+        # Runs side by side share this object, and a job that of a query.
+        owner, noted_s = self._noted.get(turn.prefix, ("", 0.0))
+        if owner and self._wire().clock.now_s() - noted_s >= _NOTED_EVERY_S:
+            self._note(turn.prefix, turn.epoch, owner, again=True)
         base = driver_base(turn.prefix, turn.epoch)
         self._opened.add(base)
-        if self._pool is None or self._pool.base != base:
-            self._pool = Pool(self._wire, base, self._pool_size)
-        return self._pool.open()
+        pool = self._pool
+        if pool is None or pool.base != base:
+            pool = self._pool = Pool(self._wire, base, self._pool_size)
+        return pool.open()
 
     def begin(self, attempt: Attempt) -> TaskWriter:
         """Draw an identity; the broker opens the transaction with the first rows."""
@@ -212,20 +216,21 @@ class KafkaTaskSink(TwoPhaseCommitSink[TaskWriter]):
         if fate is Fate.OPEN:
             raise StoreUnavailable(f"not committed yet: {error.message}", **identity.ids())
         if fate is Fate.ABORTED:
-            places = ", ".join(
-                f"{name} from offset {first} to {following}"
-                for name, first, following in committable.get("partitions", ())
-            )
             raise CommittableLost(
                 f"Kafka has aborted it, by the transaction timeout or by an admin; its rows were "
-                f"in {places or 'no known place'}",
+                f"in {_places(committable)}",
                 **identity.ids(),
             )
-        raise _unknown(identity, error)
+        raise CommitOutcomeUnknown(
+            "whether the transaction was committed cannot be told any more: its id has moved on, "
+            "or Kafka has forgotten it (transactional.id.expiration.ms); look for its rows in "
+            f"{_places(committable)} ({error.message})",
+            **identity.ids(),
+        )
 
     def _note(self, prefix: str, epoch: int, owner: str, *, again: bool = False) -> None:
         self._ownership(prefix).take(owner, epoch, again=again)
-        self._owner, self._noted_s = owner, self._wire().clock.now_s()
+        self._noted[prefix] = (owner, self._wire().clock.now_s())
 
     def _ownership(self, prefix: str) -> Ownership:
         return Ownership(self._wire(), name_of(prefix), self._marker_topic)
@@ -234,10 +239,12 @@ class KafkaTaskSink(TwoPhaseCommitSink[TaskWriter]):
         return shared_wire(self._options)
 
 
-def _unknown(identity: Identity, error: TwoPhaseError) -> CommitOutcomeUnknown:
-    return CommitOutcomeUnknown(
-        "whether the transaction was committed cannot be told any more: its id has moved on, or "
-        "Kafka has forgotten it (transactional.id.expiration.ms); look for its rows in the topic "
-        f"({error.message})",
-        **identity.ids(),
+def _places(committable: Committable) -> str:
+    """Say where the rows are, whether anybody sees them or not."""
+    return (
+        ", ".join(
+            f"{name} from offset {first} to {following}"
+            for name, first, following in committable.get("partitions", ())
+        )
+        or "no known place"
     )

@@ -1,8 +1,10 @@
 """What runs that share a sink in task scope do to each other: whose transactions are ended."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
+from support.scopes import Moving
 
 from twophase.commit.attempts import Turn, prefix_of
 from twophase.commit.naming import SinkName
@@ -61,6 +63,59 @@ def test_a_run_leaves_alone_what_another_one_of_the_same_sink_has_open(sink, end
     for _ in range(2):
         sink.recover(turn.stale)
     assert ended == [f"{driver_base(ONE, EPOCH)}1.1"] * 2
+
+
+class Overtaken(KafkaTaskSink):
+    """Another run opens its batch just when this one has made its pool."""
+
+    @property
+    def _pool(self):
+        return self._latest
+
+    @_pool.setter
+    def _pool(self, pool):
+        self._latest = pool
+        if pool is not None and pool.base == driver_base(ONE, EPOCH):
+            self.open(Turn(OTHER, EPOCH, 0))
+
+
+@pytest.mark.usefixtures("ended")
+def test_a_run_that_opens_beside_another_one_gets_its_own_hand(monkeypatch):
+    """From the other's ids it would draw transactions that the other one ends, decided or not."""
+    monkeypatch.setattr(
+        task_sink, "Pool", lambda _, base, __: SimpleNamespace(base=base, open=lambda: base)
+    )
+    sink = Overtaken(KafkaOptions.parse({"kafka.bootstrap.servers": "x:1"}), "t", "t")
+    assert sink.open(Turn(ONE, EPOCH, 0)) == driver_base(ONE, EPOCH)
+
+
+def test_a_query_is_noted_again_under_its_own_name(sink, monkeypatch):
+    """Also where a job was written by the same object since: that one has another owner."""
+    clock, noted = Moving(), []
+
+    def take(name, owner, epoch, *, again):
+        noted.append((name.run_id, owner, epoch, again))
+
+    monkeypatch.setattr(task_sink, "check_fit", lambda _: None)
+    monkeypatch.setattr(task_sink, "shared_wire", lambda _: SimpleNamespace(clock=clock))
+    monkeypatch.setattr(
+        task_sink, "Ownership", lambda _, name, __: SimpleNamespace(take=partial(take, name))
+    )
+    monkeypatch.setattr(
+        task_sink, "Pool", lambda _, base, __: SimpleNamespace(base=base, open=lambda: None)
+    )
+    query = prefix_of(SinkName("s"))
+    sink.own(query, EPOCH, "query")
+    clock.sleep(1800)
+    sink.own(ONE, EPOCH, "run")
+    noted.clear()
+    sink.open(Turn(query, EPOCH, 1))
+    assert noted == []
+    clock.sleep(1800)
+    sink.open(Turn(query, EPOCH, 2))
+    assert noted == [(None, "query", EPOCH, True)]
+    sink.open(Turn(query, EPOCH, 3))
+    assert len(noted) == 1
 
 
 def test_a_refused_run_goes_again_also_where_another_one_was_refused_before(sink):
