@@ -139,7 +139,12 @@ class DecisionLog:
 
     def trim(self, batch: int) -> None:
         """Delete what nobody asks for once this batch is done; what cannot be deleted stays."""
-        for name in sorted(self._folder.names()):
+        try:
+            names = sorted(self._folder.names())
+        except Exception as error:  # noqa: BLE001 - the batch is done, whatever this says
+            _log.warning("%s could not be read to be trimmed: %s", self.root, error)
+            return
+        for name in names:
             found = _BATCH.fullmatch(name) or _DONE.fullmatch(name)
             if found and int(found[1]) <= batch - _KEPT:
                 self._forget(name)
@@ -175,7 +180,16 @@ class DecisionLog:
 
     def _decision(self, name: str) -> Decision | None:
         content = self._sealed(name)
-        return None if content is None else Decision.from_content(content, f"{self.root}/{name}")
+        if content is None:
+            return None
+        found = Decision.from_content(content, f"{self.root}/{name}")
+        # A copy under another name: a batch would be taken for decided that never was.
+        if _batch_name(found) != name:
+            raise LogCorrupt(
+                f"{self.root}/{name} holds the decision that belongs in {_batch_name(found)}: it "
+                "was moved or copied by hand; move it back, or delete the copy"
+            )
+        return found
 
     def _done(self, name: str) -> tuple[int, int]:
         self._sealed(name)

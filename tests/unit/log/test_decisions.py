@@ -175,6 +175,18 @@ def test_a_damaged_file_stops_the_look(log, folder, name):
         log.look()
 
 
+def test_a_decision_under_another_name(log, folder):
+    """A person has copied it: another slot, or batch, would be decided that never was."""
+    log.decide(decision())
+    data = folder.read("batch-000000000007-0000")
+    for name in ("batch-000000000007-0001", "batch-000000000008-0000"):
+        folder.create(name, data)
+        with pytest.raises(LogCorrupt, match=f"{name} holds .* belongs in batch-000000000007-0000"):
+            log.look()
+        folder.delete(name)
+    assert log.look().decisions == (decision(),)
+
+
 def test_a_sealed_file_that_is_no_decision(log, folder):
     """Whole, and still nothing that can be believed."""
     folder.create("batch-000000000007-0000", seal({"batch": 7, "prepared": None}))
