@@ -31,6 +31,7 @@ from twophase.commit.attempts import Stale, Turn, name_of
 from twophase.commit.effects import Outcome
 from twophase.commit.recovery import Batch
 from twophase.commit.turns import Ended, Turns
+from twophase.commit_answers import CommitAnswers
 from twophase.errors import (
     CommitOutcomeUnknown,
     CommittableLost,
@@ -238,11 +239,13 @@ class TaskScope:
         self._limit.begins()
 
     def _warn(self, number: int, spent_s: float) -> None:
-        """Say at once what the batch's record says only when all is over, or lost."""
-        text = (
+        self._tell(
             f"transactions of batch {number} of sink {name_of(self._prefix).sink_id} are open for "
             f"{spent_s:g} s of the {self._sink.time_limit_s:g} s that the store keeps them"
         )
+
+    def _tell(self, text: str) -> None:
+        """Say at once what the batch's record says only when all has gone well."""
         self._warnings.append(text)
         _log.warning(text)
 
@@ -257,16 +260,14 @@ class TaskScope:
                 pool.submit(self._commit_one, each, recorded.get(each.task)) for each in prepared
             ]
         told = [(each, commit.exception()) for each, commit in zip(prepared, commits, strict=True)]
-        failed = [error for _, error in told if error is not None]
-        self._check_not_replaced(decision, failed)
-        lost = [(each, error) for each, error in told if isinstance(error, CommittableLost)]
-        others = [error for error in failed if not isinstance(error, CommittableLost)]
-        if lost:
-            self._lost(decision, lost, others)
-        if others:
-            raise others[0]
+        answers = CommitAnswers(decision, told, self._prefix, self._root)
+        self._check_not_replaced(decision, [error for _, error in answers.failed])
+        if answers.lost:
+            self._lost(answers)
+        if answers.unsettled:
+            raise answers.unsettled_error()
         self._log.record_done(decision)
-        return replace(decision, prepared=tuple(each for each, error in told if error is None))
+        return replace(decision, prepared=answers.committed)
 
     def _commit_one(self, prepared: Prepared, recorded: str | None = None) -> None:
         if recorded is not None:
@@ -282,41 +283,16 @@ class TaskScope:
             pause_s *= 2
         return self._sink.commit(prepared.committable)
 
-    def _lost(
-        self,
-        decision: Decision,
-        lost: list[tuple[Prepared, CommittableLost]],
-        others: list[BaseException],
-    ) -> None:
+    def _lost(self, answers: CommitAnswers) -> None:
         """Stop and say all that is missing, or leave a record of each and go on."""
-        if self._on_lost is OnLost.RECORD:
-            for each, error in lost:
-                place = self._log.record_lost(decision, each, error.message)
-                self._warnings.append(
-                    f"{_lost_rows(decision, each, error)}; decided on, and the store has dropped "
-                    f"them; recorded in {place}"
-                )
-            return
-        prepared = decision.prepared or ()
-        committed = len(prepared) - len(lost) - len(others)
-        rest = "all else of the batch is committed" if committed else "nothing else is in the batch"
-        if others:
-            rest = (
-                f"of all else {committed} are committed and {len(others)} are not yet, which the "
-                f"next start asks for again ({'; '.join(map(str, others))})"
+        if self._on_lost is OnLost.FAIL:
+            raise answers.lost_error()
+        for each, error in answers.lost:
+            place = self._log.record_lost(answers.decision, each, error.message)
+            self._tell(
+                f"{answers.rows_of(each, error)}; decided on, and the store has dropped them; "
+                f"recorded in {place}"
             )
-        raise CommittableLost(
-            f"{sum(each.rows for each, _ in lost)} rows in {len(lost)} of {len(prepared)} "
-            f"transactions of batch {decision.batch} were decided on and the store has dropped "
-            f"them: {'; '.join(_lost_rows(decision, *each) for each in lost)}; {rest}; the whole "
-            f"decision is in {self._root}; write these rows by hand, or run the batch's source "
-            'again for these tasks alone; then start with on_lost="record", which notes the loss '
-            "there and goes on",
-            prefix=self._prefix,
-            batch=decision.batch,
-            tasks=[each.task for each, _ in lost],
-            committables=[each.committable for each, _ in lost],
-        ) from lost[0][1]
 
     def _check_not_replaced(self, decision: Decision, failed: list[BaseException]) -> None:
         """Raise `Fenced` where the store may refuse only because others have long gone on."""
@@ -372,10 +348,3 @@ def _check_tasks(prepared: list[Prepared]) -> None:
     tasks = [each.task for each in prepared]
     if len(set(tasks)) != len(tasks):
         raise ProtocolViolation(f"two attempts of one task won: {sorted(tasks)}")
-
-
-def _lost_rows(decision: Decision, lost: Prepared, error: CommittableLost) -> str:
-    return (
-        f"{lost.rows} rows of task {lost.task} of batch {decision.batch}, transaction {lost.name} "
-        f"({error.message})"
-    )

@@ -112,6 +112,21 @@ def test_rows_that_are_lost_are_recorded_by_choice(scope_of, sink, folder):
         assert told.endswith(f"/{name}")
 
 
+def test_a_loss_is_logged_at_once(scope_of, sink, caplog):
+    """A call that fails later has no warnings, and the next start finds the batch done."""
+    sink.failing = {1: [CommittableLost("expired")] * 2}
+    with pytest.raises(CommittableLost):
+        scope_of().write("run", batch(0), Tasks())
+    caplog.clear()
+    sink.recover = lambda _: (_ for _ in ()).throw(StoreUnavailable("gone again"))
+    with pytest.raises(StoreUnavailable, match="gone again"):
+        scope_of(on_lost=OnLost.RECORD).write("next", batch(0, first_try=False), Tasks())
+    (told,) = (each.getMessage() for each in caplog.records if "dropped" in each.getMessage())
+    assert "10 rows of task 1 of batch 0" in told
+    del sink.recover
+    assert scope_of().write("later", batch(0, first_try=False), Tasks()).warnings == ()
+
+
 def test_what_is_recorded_is_done_only_with_all_else(scope_of, sink, folder):
     """A store that does not answer beside a loss stops the query all the same."""
     sink.failing = {0: [StoreUnavailable("later")] * 6, 1: [CommittableLost("expired")] * 2}

@@ -11,6 +11,7 @@ from twophase.commit.attempts import Attempt, Stale
 from twophase.commit.effects import Outcome
 from twophase.commit.naming import SinkName
 from twophase.errors import (
+    AccessDenied,
     CommitOutcomeUnknown,
     CommitRejected,
     CommittableLost,
@@ -111,10 +112,38 @@ def test_what_a_call_shows_while_it_goes_on(scope_of, sink, folder):
 def test_an_outcome_that_cannot_be_told_is_no_loss(scope_of, sink, folder):
     """It stops the query, also where losses are recorded; the next start asks again."""
     sink.failing = {1: [CommitOutcomeUnknown("forgotten")]}
-    with pytest.raises(CommitOutcomeUnknown, match="forgotten"):
+    with pytest.raises(CommitOutcomeUnknown, match=r"\(forgotten\); all else of the batch is com"):
         scope_of(on_lost=OnLost.RECORD).write("run", batch(0), Tasks())
     assert not [name for name in folder.names() if name.startswith(("lost-", "done-"))]
     assert scope_of().write("again", batch(0, first_try=False), Tasks()).outcome is Outcome.SKIPPED
+
+
+def test_all_outcomes_that_cannot_be_told_are_in_one_error(scope_of, sink):
+    """Who looks for the rows of one of them would take the others for committed."""
+    sink.failing = {
+        0: [StoreUnavailable("away")] * 6,
+        1: [CommitOutcomeUnknown("forgotten b")],
+        2: [CommittableLost("expired")],
+        3: [CommitOutcomeUnknown("forgotten d")],
+    }
+    with pytest.raises(CommitOutcomeUnknown) as found:
+        scope_of(on_lost=OnLost.RECORD).write("run", batch(0), Tasks(tasks=range(5)))
+    text = str(found.value)
+    assert "20 rows in 2 of 5 transactions of batch 0" in text
+    for task, why in ((1, "forgotten b"), (3, "forgotten d")):
+        assert f"10 rows of task {task} of batch 0, transaction {PREFIX}" in text
+        assert f"({why})" in text
+    assert "of all else 1 are committed and 1 are not yet" in text
+    assert "1 are recorded as lost; the whole decision is in" in text
+    assert found.value.ids["tasks"] == [1, 3]
+
+
+@pytest.mark.parametrize("tasks", [(0, 1), (1, 0)])
+def test_what_no_retry_can_mend_is_told_first(scope_of, sink, tasks):
+    """Else the person waits for a store that will never take the rest."""
+    sink.failing = {tasks[0]: [StoreUnavailable("away")] * 6, tasks[1]: [AccessDenied("not you")]}
+    with pytest.raises(AccessDenied, match="not you"):
+        scope_of().write("run", batch(0), Tasks())
 
 
 @pytest.mark.parametrize("kind", [CommittableLost, CommitOutcomeUnknown])
@@ -259,6 +288,22 @@ def test_what_lost_and_cannot_be_ended_is_told(scope_of, sink):
     ended = scope_of().write("run", batch(0), Tasks())
     assert ended.outcome is Outcome.COMMITTED
     assert "not now" in ended.warnings[0]
+
+
+def test_a_log_that_cannot_be_trimmed_is_no_failure(scope_of, folder, caplog):
+    """The batch is done: an error would have it asked for once more, and refused as written."""
+    scope, names = scope_of(), folder.names
+
+    def away():
+        if "done-000000000000-0001" in names():
+            raise OSError("not now")
+        return names()
+
+    folder.names = away
+    assert scope.write("run", batch(0), Tasks()).outcome is Outcome.COMMITTED
+    assert "could not be read to be trimmed: not now" in caplog.text
+    folder.names = names
+    assert scope.write("run", batch(1), Tasks()).outcome is Outcome.COMMITTED
 
 
 @pytest.mark.parametrize(
