@@ -13,13 +13,14 @@ What it must survive, and by what:
   decision. They are ended after the batch, and again at every start.
 - **The store has dropped what was decided**: the rows are lost, and nobody can hide that. The query
   stops and says what is missing, or, by the user's choice, goes on and leaves a record of it.
-- **The driver dies behind such a record**, and the store forgets meanwhile what it has dropped: it
-  could not tell any more whether that was committed. What is recorded is not asked for again. The
-  record says that the rows are lost, not what to do about it: that is the user's choice of now.
+- **The driver dies behind such a record**, and the store forgets meanwhile what it has dropped, and
+  what it has committed: it could not tell them apart any more. So the record says both, and of that
+  nothing is asked for again. It does not say what to do about a loss: that is the user's choice of
+  now.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from enum import StrEnum
@@ -42,7 +43,7 @@ from twophase.errors import (
     TransactionExpired,
 )
 from twophase.log.decision import Decision, Prepared
-from twophase.log.decisions import DecisionLog
+from twophase.log.decisions import DecisionLog, Recorded
 from twophase.log.verdict import Skip, judge
 from twophase.options import one_of
 from twophase.time_limit import TimeLimit
@@ -136,7 +137,7 @@ class TaskScope:
             decision = self._decided(batch, slot, tasks)
             decided_s = self._clock.now_s()
             self._watch.phase = Phase.COMMIT
-            committed = self._commit(decision, {})
+            committed = self._commit(decision, Recorded())
         finally:
             self._limit.ends()
         self._watch.closes()
@@ -173,7 +174,7 @@ class TaskScope:
                 raise self._replaced(batch.number, "a driver that started later was faster")
             if look.undone is not None:
                 self._watch.recovered = Recovery.COMMITTED_AGAIN
-                self._commit(look.undone, self._log.recorded_losses(look.undone))
+                self._commit(look.undone, self._log.recorded(look.undone))
             # From here on nobody who came before can decide this batch, also not an earlier try of
             # our own whose answer was lost; only then may what it has prepared be ended.
             if isinstance(verdict, Skip) or self._log.decide(
@@ -249,16 +250,11 @@ class TaskScope:
         self._warnings.append(text)
         _log.warning(text)
 
-    def _commit(self, decision: Decision, recorded: Mapping[int, str]) -> Decision:
-        """Commit what was decided, say so in the log, and return what of it is in the store.
-
-        Of the tasks that are recorded as lost, with the cause, nothing is asked for again.
-        """
+    def _commit(self, decision: Decision, recorded: Recorded) -> Decision:
+        """Commit what was decided, say so in the log, and return what of it is in the store."""
         prepared = decision.prepared or ()
         with self._pool(min(_COMMITS_AT_ONCE, max(1, len(prepared)))) as pool:
-            commits = [
-                pool.submit(self._commit_one, each, recorded.get(each.task)) for each in prepared
-            ]
+            commits = [pool.submit(self._commit_one, each, recorded) for each in prepared]
         told = [(each, commit.exception()) for each, commit in zip(prepared, commits, strict=True)]
         answers = CommitAnswers(decision, told, self._prefix, self._root)
         self._check_not_replaced(decision, [error for _, error in answers.failed])
@@ -269,9 +265,12 @@ class TaskScope:
         self._log.record_done(decision)
         return replace(decision, prepared=answers.committed)
 
-    def _commit_one(self, prepared: Prepared, recorded: str | None = None) -> None:
-        if recorded is not None:
-            raise CommittableLost(f"{recorded}; recorded by an earlier start")
+    def _commit_one(self, prepared: Prepared, recorded: Recorded) -> None:
+        why = recorded.lost.get(prepared.task)
+        if why is not None:
+            raise CommittableLost(f"{why}; recorded by an earlier start")
+        if prepared.task in recorded.committed:
+            return None
         pause_s = _FIRST_PAUSE_S
         for _ in range(_COMMIT_TRIES - 1):
             try:
@@ -287,8 +286,9 @@ class TaskScope:
         """Stop and say all that is missing, or leave a record of each and go on."""
         if self._on_lost is OnLost.FAIL:
             raise answers.lost_error()
+        committed = [each.task for each in answers.committed]
         for each, error in answers.lost:
-            place = self._log.record_lost(answers.decision, each, error.message)
+            place = self._log.record_lost(answers.decision, each, error.message, committed)
             self._tell(
                 f"{answers.rows_of(each, error)}; decided on, and the store has dropped them; "
                 f"recorded in {place}"

@@ -9,7 +9,7 @@ from simulation.task_world import SimulatedByDriver, SimulatedForgetful, World
 
 from twophase.commit.attempts import Stale
 from twophase.errors import RecoveryError
-from twophase.log.decisions import DecisionLog
+from twophase.log.decisions import DecisionLog, Recorded
 from twophase.log.verdict import Run, judge
 from twophase.task_scope import TaskScope
 
@@ -78,7 +78,7 @@ class WithoutVoid(TaskScope):
         if isinstance(verdict, RecoveryError):
             raise verdict
         if look.undone is not None:
-            self._commit(look.undone, self._log.recorded_losses(look.undone))
+            self._commit(look.undone, self._log.recorded(look.undone))
         self._sink.recover(Stale(self._prefix, self._epoch - 1, batch.number))
         return verdict.slot if isinstance(verdict, Run) else verdict
 
@@ -105,7 +105,9 @@ class CommittingFirst(TaskScope):
         @contextmanager
         def early(log):
             decide = log.decide
-            log.decide = lambda d: [self._commit_one(each) for each in d.prepared] and decide(d)
+            log.decide = lambda d: (
+                [self._commit_one(each, Recorded()) for each in d.prepared] and decide(d)
+            )
             try:
                 yield
             finally:
@@ -162,16 +164,31 @@ class BelievingAFreeSlot(DecisionLog):
 class AskingForWhatIsLost(DecisionLog):
     """Believes no record of a loss, and asks the store, which has forgotten it."""
 
-    def recorded_losses(self, _decision):
-        return {}
+    def recorded(self, _decision):
+        return Recorded()
 
 
 class ExcusingAll(DecisionLog):
     """Takes a batch with a recorded loss for lost as a whole."""
 
-    def recorded_losses(self, decision):
-        found = super().recorded_losses(decision)
-        return {each.task: "lost" for each in decision.prepared} if found else {}
+    def recorded(self, decision):
+        lost = super().recorded(decision).lost
+        return Recorded({each.task: "lost" for each in decision.prepared} if lost else {})
+
+
+class AskingForWhatIsCommitted(DecisionLog):
+    """Believes of a record only what is lost, and asks the store for all else."""
+
+    def recorded(self, decision):
+        return Recorded(super().recorded(decision).lost)
+
+
+class TakingTheRestForCommitted(DecisionLog):
+    """Takes whatever is not recorded as lost for committed."""
+
+    def recorded(self, decision):
+        lost = super().recorded(decision).lost
+        return Recorded(lost, frozenset(each.task for each in decision.prepared if lost))
 
 
 @pytest.mark.parametrize(
@@ -187,6 +204,8 @@ class ExcusingAll(DecisionLog):
         ({"scope": EndingDriversOnASkip, "sink": SimulatedByDriver}, "is gone"),
         ({"log": BelievingAFreeSlot}, "is gone|are there 2 times"),
         ({"log": AskingForWhatIsLost, "sink": SimulatedForgetful}, "are finished"),
+        ({"log": AskingForWhatIsCommitted, "sink": SimulatedForgetful}, "are finished"),
+        ({"log": TakingTheRestForCommitted, "sink": SimulatedForgetful}, "are there 0 times"),
         ({"log": ExcusingAll, "sink": SimulatedForgetful}, "recorded as lost, and committed"),
     ],
     ids=lambda part: next(iter(part.values())).__name__ if isinstance(part, dict) else "",

@@ -5,15 +5,18 @@
     done-000000000007-0000      every committable of that decision is committed
     lost-000000000007-00012-1763300000
                                 task 12 of batch 7 was decided by that driver and is lost, by the
-                                user's choice; the epoch does not come again as long as this stays
+                                user's choice, and which others were committed by then; the epoch
+                                does not come again as long as this stays
 
 Files are created once and never changed. A decision counts from the moment its file is there, and
-so does a loss: the store may forget what it has dropped, and is not asked about it again.
+so does what is recorded with a loss: the store may forget what became of the batch, and is not
+asked again.
 """
 
 import logging
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from twophase.errors import LogCorrupt, StoreUnavailable
@@ -56,6 +59,17 @@ class Look:
     def of(self, batch: int) -> tuple[Decision, ...]:
         """Return the decisions about one batch by slot."""
         return tuple(each for each in self.decisions if each.batch == batch)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What is certain of a decision: why which tasks are lost, and which ones are committed.
+
+    The latter as far as they were when a loss was recorded.
+    """
+
+    lost: Mapping[int, str] = field(default_factory=dict)
+    committed: frozenset[int] = frozenset()
 
 
 class DecisionLog:
@@ -121,21 +135,28 @@ class DecisionLog:
         """Say that every committable of the decision is committed, or recorded as lost."""
         self._folder.create(_done_name(decision), seal({"batch": decision.batch}))
 
-    def record_lost(self, decision: Decision, lost: Prepared, why: str) -> str:
-        """Leave for ever what is missing in the store; return the file's name."""
+    def record_lost(
+        self, decision: Decision, lost: Prepared, why: str, committed: Sequence[int] = ()
+    ) -> str:
+        """Leave for ever what is missing, beside these tasks' rows; return the file's name."""
         name = _lost_name(decision, lost)
-        if not self._folder.create(name, seal({**_loss(decision, lost), "why": why})):
+        content = {**_loss(decision, lost), "why": why, "committed": list(committed)}
+        if not self._folder.create(name, seal(content)):
             # An earlier start has recorded it, and did not come to the end of the batch; the store
-            # may say by other words why.
-            self._why_lost(decision, lost)
+            # may say by other words why, and more may be committed by now.
+            self._record(decision, lost)
         return f"{self.root}/{name}"
 
-    def recorded_losses(self, decision: Decision) -> dict[int, str]:
-        """Return which tasks of this very decision are recorded as lost, and why."""
+    def recorded(self, decision: Decision) -> Recorded:
+        """Return what the records of losses say of this very decision."""
         names = set(self._folder.names())
         prepared = decision.prepared or ()
         lost = [each for each in prepared if _lost_name(decision, each) in names]
-        return {each.task: self._why_lost(decision, each) for each in lost}
+        found = {each.task: self._record(decision, each) for each in lost}
+        return Recorded(
+            {task: why for task, (why, _) in found.items()},
+            frozenset(each for _, committed in found.values() for each in committed),
+        )
 
     def trim(self, batch: int) -> None:
         """Delete what nobody asks for once this batch is done; what cannot be deleted stays."""
@@ -153,19 +174,25 @@ class DecisionLog:
         found = (kind.fullmatch(name) for name in self._folder.names() for kind in kinds)
         return sorted(int(match["epoch"]) for match in found if match)
 
-    def _why_lost(self, decision: Decision, lost: Prepared) -> str:
-        """Return what the record of this loss gives as its cause."""
+    def _record(self, decision: Decision, lost: Prepared) -> tuple[str, list[int]]:
+        """Return the cause that the record of this loss gives, and what was committed by then."""
         name = _lost_name(decision, lost)
         found = self._sealed(name) or {}
-        why = found.pop("why", None)
+        why, committed = found.pop("why", None), found.pop("committed", None)
+        others = [each.task for each in decision.prepared or () if each.task != lost.task]
         # Whatever else lies there excuses nothing: rows that the store still has would be missing.
-        if found != _loss(decision, lost) or not isinstance(why, str):
+        if (
+            found != _loss(decision, lost)
+            or not isinstance(why, str)
+            or not isinstance(committed, list)
+            or not all(each in others for each in committed)
+        ):
             raise LogCorrupt(
                 f"{self.root}/{name} records another loss than that of {lost.name}, {lost.rows} "
                 f"rows of task {lost.task} of batch {decision.batch}; move it elsewhere and start "
                 "again"
             )
-        return why
+        return why, committed
 
     def _check_notes(self) -> None:
         """Refuse a log in which a file is damaged that is read by people, or by few starts."""

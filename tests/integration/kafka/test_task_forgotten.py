@@ -24,7 +24,6 @@ FORGETS_S = 20
 BATCHES = 3
 DECIDES = "create batch-000000000001-0001"
 LAST_RECORD = "create lost-000000000001-00001"
-LOST = {2, 3}
 
 
 @pytest.fixture(scope="module", params=["4.3.1", "3.9.2"])
@@ -39,16 +38,21 @@ def forgetful(request):
 
 
 @pytest.fixture
-def loop(forgetful, make_topic, tmp_path):
-    """A sink with a short timeout of which batch 1 is decided, and its driver dead."""
-    topic, options = make_topic(forgetful), {"kafka.transaction.timeout.ms": 1_000}
-    found = KafkaLoop(forgetful, topic, tmp_path / "loop", options)
-    code, said = found.run(1)
-    assert code == 0, said
-    code, said = found.run(BATCHES, at=DECIDES, after=True)
-    assert code == -9, said
-    wait_until(lambda: states(found) == [TransactionState.COMPLETE_ABORT] * 2)
-    return found
+def make_dead(forgetful, make_topic, tmp_path):
+    """Make a sink whose driver died in batch 1; what was not committed by then has timed out."""
+
+    def make(step):
+        topic, options = make_topic(forgetful), {"kafka.transaction.timeout.ms": 1_000}
+        found = KafkaLoop(forgetful, topic, tmp_path / "loop", options)
+        code, said = found.run(1)
+        assert code == 0, said
+        code, said = found.run(BATCHES, at=step, after=True)
+        assert code == -9, said
+        ended = {TransactionState.COMPLETE_ABORT, TransactionState.COMPLETE_COMMIT}
+        wait_until(lambda: ended.issuperset(states(found)))
+        return found
+
+    return make
 
 
 def states(loop):
@@ -63,31 +67,37 @@ def wait_until_forgotten(loop):
     wait_until(lambda: states(loop) == [None, None], FORGETS_S + 60)
 
 
-def test_what_is_recorded_as_lost_is_not_asked_for_again(loop):
+@pytest.mark.parametrize(
+    ("step", "lost"), [(DECIDES, [2, 3]), ("commit", [3])], ids=["all", "one of two"]
+)
+def test_what_is_recorded_as_lost_is_not_asked_for_again(make_dead, step, lost):
     """Who wants to be stopped by a loss is told of the loss; who does not, goes on.
 
-    All that the later drivers write is there once, and nothing is open.
+    Nor is what was committed beside it. What later drivers write is there once, nothing is open.
     """
+    loop = make_dead(step)
     code, said = loop.run(BATCHES, at=LAST_RECORD, after=True, on_lost="record")
     assert code == -9, said
     wait_until_forgotten(loop)
     code, said = loop.run(BATCHES)
     assert code == REFUSED, said
-    assert said.splitlines()[-1].startswith(f"{CommittableLost.code}: 2 rows in 2 of 2 tran"), said
+    told = f"{CommittableLost.code}: {len(lost)} rows in {len(lost)} of 2 transactions"
+    assert said.splitlines()[-1].startswith(told), said
     assert "Kafka has aborted it" in said
     assert "recorded by an earlier start" in said
     code, said = loop.run(BATCHES, on_lost="record")
     assert code == 0, said
-    assert loop.stage.values() == sorted({*expected(BATCHES)} - LOST)
-    assert len(list(loop.stage.folder.glob("lost-*"))) == len(LOST)
+    assert loop.stage.values() == sorted({*expected(BATCHES)} - {*lost})
+    assert len(list(loop.stage.folder.glob("lost-*"))) == len(lost)
     code, said = loop.run(BATCHES + 1)
     assert code == 0, said
-    assert loop.stage.values() == sorted({*expected(BATCHES + 1)} - LOST)
+    assert loop.stage.values() == sorted({*expected(BATCHES + 1)} - {*lost})
     assert loop.stage.lingering() == []
 
 
-def test_what_is_not_recorded_stays_unknown(loop):
+def test_what_is_not_recorded_stays_unknown(make_dead):
     """Without a record nobody knows what Kafka has forgotten: it is no loss, nor success."""
+    loop = make_dead(DECIDES)
     wait_until_forgotten(loop)
     for on_lost in ("record", "fail"):
         code, said = loop.run(BATCHES, on_lost=on_lost)

@@ -15,7 +15,7 @@ from twophase.errors import (
     OwnedByAnother,
 )
 from twophase.log.decision import Decision, Prepared
-from twophase.log.decisions import DecisionLog
+from twophase.log.decisions import DecisionLog, Recorded
 from twophase.log.seal import seal
 from twophase.log.verdict import Run, Skip, judge
 from twophase.testing import LocalFolder
@@ -236,14 +236,14 @@ def test_a_loss_is_not_said_to_be_recorded_by_another(log, other):
 
 
 def test_what_is_recorded_of_a_decision(log):
-    """Its own losses with their causes, and of no other slot, driver or batch."""
-    log.record_lost(decision(), PREPARED[1], "expired")
-    assert log.recorded_losses(decision()) == {2: "expired"}
-    assert log.recorded_losses(decision(prepared=None)) == {}
-    assert log.recorded_losses(decision(batch=8)) == {}
-    assert log.recorded_losses(replace(decision(), epoch=2)) == {}
+    """Its own losses with their causes, and what was committed; of no other slot, driver, batch."""
+    log.record_lost(decision(), PREPARED[1], "expired", [0])
+    assert log.recorded(decision()) == Recorded({2: "expired"}, frozenset([0]))
+    assert log.recorded(decision(prepared=None)) == Recorded()
+    assert log.recorded(decision(batch=8)) == Recorded()
+    assert log.recorded(replace(decision(), epoch=2)) == Recorded()
     with pytest.raises(LogCorrupt, match="records another loss"):
-        log.recorded_losses(decision(slot=1))
+        log.recorded(decision(slot=1))
 
 
 def test_an_epoch_with_a_loss_does_not_come_again(log, folder):

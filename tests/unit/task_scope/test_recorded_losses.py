@@ -3,7 +3,8 @@
 The failure: rows that were decided on are dropped by the store, and recorded by the user's choice;
 before the batch is noted as done the driver dies. The next one commits the decision again, and the
 store, which has forgotten the transaction meanwhile, cannot tell whether it was committed. The
-query stops there at every start, over rows of which its own log says that they are lost.
+query stops there at every start, over rows of which its own log says that they are lost. And over
+those that were committed beside them: of these the store forgets it, too, so the record says both.
 """
 
 from dataclasses import replace
@@ -72,11 +73,12 @@ def losses(folder):
     return sorted(name for name in folder.names() if name.startswith("lost-"))
 
 
-def test_what_is_recorded_as_lost_is_not_asked_for_again(scope_of, sink, folder, lose):
-    """All else of the batch is; the batch is done, and the loss is told once more."""
+def test_what_is_recorded_is_not_asked_for_again(scope_of, sink, folder, lose):
+    """Nor what was committed beside it; the batch is done, and the loss is told once more."""
     lose(1)
+    sink.failing |= {task: [CommitOutcomeUnknown("forgotten, too")] for task in (0, 2)}
     ended = scope_of(on_lost=RECORD).write("next", batch(0, first_try=False), Tasks())
-    assert (ended.outcome, commits(sink)) == (Outcome.SKIPPED, [0, 2])
+    assert (ended.outcome, commits(sink)) == (Outcome.SKIPPED, [])
     assert "done-000000000000-0001" in folder.names()
     (name,) = losses(folder)
     (warning,) = ended.warnings
@@ -103,7 +105,7 @@ def test_the_users_choice_is_that_of_now(scope_of, sink, folder, lose):
         assert "10 rows in 1 of 3 transactions of batch 0" in text
         assert "(expired; recorded by an earlier start); all else of the batch is commi" in text
         assert 'start with on_lost="record"' in text
-    assert commits(sink) == [0, 0, 2, 2]
+    assert commits(sink) == []
     assert not [name for name in folder.names() if name.startswith("done-")]
     assert scope_of(on_lost=RECORD).write("on", batch(0, first_try=False), Tasks()).warnings
 
@@ -128,22 +130,41 @@ def test_a_loss_that_was_not_recorded_any_more_is_asked_for(scope_of, sink, fold
     assert not [name for name in folder.names() if name.startswith("done-")]
 
 
-def test_all_else_is_committed_as_ever(scope_of, sink, folder, lose):
-    """Beside a recorded loss: tried again, lost by itself, or without an answer."""
-    lose(0)
+def loses_and_fails(scope_of, sink):
+    """A driver records the loss of task 0, and the store does not answer for 1 and 2."""
+    sink.failing = {0: [CommittableLost("expired")]}
+    sink.failing |= {task: [StoreUnavailable("away")] * 6 for task in (1, 2)}
+    with pytest.raises(StoreUnavailable, match="away"):
+        scope_of(on_lost=RECORD).write("run", batch(0), Tasks(tasks=(0, 1, 2, 3)))
+    sink.calls.clear()
+
+
+def test_all_else_is_committed_as_ever(scope_of, sink, folder):
+    """What was neither lost nor committed: tried again, or lost by itself."""
+    loses_and_fails(scope_of, sink)
     sink.failing = {1: [StoreUnavailable("later")] * 2, 2: [CommittableLost("expired too")]}
     ended = scope_of(on_lost=RECORD).write("next", batch(0, first_try=False), Tasks())
     assert (ended.outcome, commits(sink)) == (Outcome.SKIPPED, [1, 1, 1, 2])
     assert len(losses(folder)) == len(ended.warnings) == 2
 
 
-def test_what_is_not_committed_yet_stops_the_query(scope_of, sink, folder, lose):
+def test_what_is_not_committed_yet_stops_the_query(scope_of, sink, folder):
     """A recorded loss makes no batch done of which the rest is open."""
-    lose(0)
-    sink.failing = {1: [StoreUnavailable("away")] * 6}
-    with pytest.raises(StoreUnavailable, match="away"):
+    loses_and_fails(scope_of, sink)
+    sink.failing = {1: [StoreUnavailable("still away")] * 6}
+    with pytest.raises(StoreUnavailable, match="still away"):
         scope_of(on_lost=RECORD).write("next", batch(0, first_try=False), Tasks())
     assert not [name for name in folder.names() if name.startswith("done-")]
+
+
+def test_what_is_committed_later_is_in_no_record(scope_of, sink):
+    """A record never changes: this is asked for again, as it is where nothing is lost."""
+    loses_and_fails(scope_of, sink)
+    for name in ("next", "again"):
+        sink.failing = {2: [StoreUnavailable("away")] * 6}
+        with pytest.raises(StoreUnavailable, match="away"):
+            scope_of(on_lost=RECORD).write(name, batch(0, first_try=False), Tasks())
+    assert commits(sink) == [1, 1, *[2] * 12]
 
 
 @pytest.mark.parametrize(
@@ -184,6 +205,11 @@ def test_the_record_of_another_task_excuses_nothing(scope_of, sink, folder, lose
         {"committable": {"task": 1, "more": True}},
         {"why": None},
         {"why": 7},
+        {"committed": None},
+        {"committed": [0, 1]},
+        {"committed": [0, 3]},
+        {"committed": ["0"]},
+        {"committed": [[0]]},
         {"more": "than that"},
     ],
     ids=str,
@@ -205,6 +231,9 @@ def test_a_file_that_is_not_this_record_is_refused(scope_of, sink, folder, lose,
 def test_a_driver_that_was_replaced_stops_all_the_same(scope_of, sink, folder, lose):
     """Another has gone on past the recorded loss while this one was about to."""
     decision = lose(1)
+    for name in losses(folder):
+        folder.delete(name)
+    DecisionLog(folder).record_lost(decision, decision.prepared[1], "expired")
 
     def meanwhile(_committable):
         DecisionLog(folder).record_done(decision)
