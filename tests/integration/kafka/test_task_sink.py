@@ -388,5 +388,7 @@ def test_what_has_moved_on_is_neither_committed_nor_lost(stage):
             again = run_attempt(sink, turn.attempt(0, attempt), [rows_of(batch)]).committable
             sink.commit(again)
     assert identity_in(first) != identity_in(again)
-    with pytest.raises(CommitOutcomeUnknown, match="its id has moved on"):
+    ((partition, begin, end),) = first["partitions"]
+    where = f"its id has moved on.* look for its rows in {partition} from offset {begin} to {end} "
+    with pytest.raises(CommitOutcomeUnknown, match=where):
         sink.commit(first)
