@@ -5,6 +5,7 @@ from contextlib import ExitStack
 import pytest
 
 from twophase.verify.history import HistoryFile
+from twophase.verify.proxy import KafkaProxy
 from twophase.verify.source import Source
 
 from .support_trials import FaultyTrial
@@ -14,6 +15,13 @@ from .support_trials import FaultyTrial
 def broker(request):
     """Both protocol versions; the older one under make test-long only."""
     return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def proxy(broker):
+    """Between the drivers and the broker."""
+    with KafkaProxy(broker.proxied) as running:
+        yield running
 
 
 @pytest.fixture
@@ -33,3 +41,13 @@ def open_trial(tmp_path):
             return stack.enter_context(FaultyTrial(source, tmp_path / name, **settings))
 
         yield begin
+
+
+@pytest.fixture
+def far(proxy, broker, open_trial):
+    """A function that begins a trial whose drivers go through the proxy; the readers do not."""
+
+    def begin(**settings):
+        return open_trial(broker, servers=proxy.bootstrap_servers, **settings)
+
+    return begin

@@ -21,19 +21,26 @@ import time
 from pathlib import Path
 
 from twophase.kafka.store import KafkaStore
+from twophase.kafka.task_sink import KafkaTaskSink
+from twophase.log.decisions import DecisionLog
 from twophase.spark import proof_query
 from twophase.spark.engine import SparkEngine
 from twophase.spark.kafka_sink import KafkaSink
 from twophase.verify.history import FaultInjected, HistoryFile
 
 STEPS = {
-    "describe_last": KafkaStore,
-    "own": KafkaStore,
-    "read_marker": KafkaStore,
-    "prepare": SparkEngine,
-    "send": SparkEngine,
-    "write_marker": KafkaStore,
-    "commit": KafkaStore,
+    "describe_last": (KafkaStore, "describe_last"),
+    "own": (KafkaStore, "own"),
+    "read_marker": (KafkaStore, "read_marker"),
+    "prepare": (SparkEngine, "prepare"),
+    "send": (SparkEngine, "send"),
+    "write_marker": (KafkaStore, "write_marker"),
+    "commit": (KafkaStore, "commit"),
+    # In task scope, where a start of the sink takes those of `KafkaStore` once.
+    "open": (KafkaTaskSink, "open"),
+    "confirm": (KafkaTaskSink, "confirm"),
+    "decide": (DecisionLog, "decide"),
+    "commit a task": (KafkaTaskSink, "commit"),
 }
 GATE_LIMIT_S = 240.0
 
@@ -62,19 +69,21 @@ class Faults:
 
     def plant(self, when, step, batch, act):
         """Wrap the step; the act happens once."""
-        owner = STEPS[step]
-        real, left = getattr(owner, step), [act]
+        owner, method = STEPS[step]
+        # An iterator, because commits run side by side in task scope.
+        real, left = getattr(owner, method), iter([act])
+
+        def happens_now(moment):
+            if moment == when and Told.batch >= batch and (due := next(left, None)):
+                self.happen(due, f"{when} {step} of batch {Told.batch}")
 
         def wrapped(*args, **kwargs):
-            due = Told.batch >= batch
-            if due and when == "before" and left:
-                self.happen(left.pop(), f"before {step} of batch {Told.batch}")
+            happens_now("before")
             result = real(*args, **kwargs)
-            if due and when == "after" and left:
-                self.happen(left.pop(), f"after {step} of batch {Told.batch}")
+            happens_now("after")
             return result
 
-        setattr(owner, step, wrapped)
+        setattr(owner, method, wrapped)
 
     def happen(self, act, where):
         self.history.record(FaultInjected(sink=self.sink, kind=act, target=where))

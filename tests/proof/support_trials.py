@@ -2,13 +2,14 @@
 
 import re
 import shlex
+import struct
 import time
 from pathlib import Path
 
 from support.readers import read
 
 from twophase.cli.main import run as command_line
-from twophase.kafka.admin import TransactionState, describe_transaction
+from twophase.kafka.admin import TransactionState, describe_transaction, list_transactions
 from twophase.verify.batches import planned
 from twophase.verify.history import BatchDone, History
 from twophase.verify.trial import Trial
@@ -62,6 +63,11 @@ class FaultyTrial(Trial):
         """Start it and return when it waits at the gate."""
         driver = driver or self.driver
         driver.start(**settings)
+        self.until_at(gate, driver)
+
+    def until_at(self, gate, driver=None):
+        """Return when it waits at the gate."""
+        driver = driver or self.driver
         until(
             lambda: (self.gates / f"{gate}.reached").exists() or driver.code is not None,
             f"the driver at {gate}",
@@ -83,9 +89,11 @@ class FaultyTrial(Trial):
         """How the broker sees the sink's transactional id."""
         return describe_transaction(self.source.wire, self.transactional_id)
 
+    def open_ids(self):
+        return open_ids(self)
+
     def is_open(self):
-        seen = self.state()
-        return seen is not None and seen.state is TransactionState.ONGOING
+        return bool(open_ids(self))
 
     def records(self):
         """The sink's own records of its calls, in order."""
@@ -111,6 +119,17 @@ class FaultyTrial(Trial):
         assert verdict.rows_out == self.source.input.rows
 
 
+def open_ids(trial):
+    """The ids under which rows are being written; raises where a broker is away."""
+    if not trial.by_task:
+        seen = describe_transaction(trial.source.wire, trial.transactional_id)
+        return [trial.transactional_id] if seen is not None and seen.is_open else []
+    # Not the sink's own id, under which its start writes the marker.
+    prefix, states = f"{trial.transactional_id}//", (TransactionState.ONGOING,)
+    found = list_transactions(trial.source.wire, prefix=prefix, states=states)
+    return sorted(row.transactional_id for row in found)
+
+
 def said(driver):
     """All that the driver's processes have said so far."""
     return driver._log.read_text(errors="replace") if driver._log.exists() else ""
@@ -123,3 +142,8 @@ def until(met, what, timeout_s=RUN_S):
         if time.monotonic() > deadline:
             raise TimeoutError(what)
         time.sleep(0.02)
+
+
+def error_of(answer):
+    """The error code of an EndTxn answer: behind correlation id, tags and throttle time."""
+    return struct.unpack_from(">h", answer, 4 + 1 + 4)[0]

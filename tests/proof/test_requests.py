@@ -1,31 +1,13 @@
 """Requests between a query's driver and the broker that are lost, or come when it is long dead."""
 
-import struct
-
 import pytest
 
-from twophase.verify.proxy import ApiKey, KafkaProxy
+from twophase.verify.proxy import ApiKey
 
-from .support_trials import RUN_S, until
+from .support_trials import RUN_S, error_of, until
 
 IMPATIENT = {"kafka.request.timeout.ms": 2_000, "kafka.max.block.ms": 4_000}
 AHEAD = ["before", "commit", 1, "wait at commit"]
-
-
-@pytest.fixture
-def proxy(broker):
-    with KafkaProxy(broker.proxied) as running:
-        yield running
-
-
-@pytest.fixture
-def far(proxy, broker, open_trial):
-    """A trial whose driver goes through the proxy; the readers do not."""
-
-    def begin(**settings):
-        return open_trial(broker, servers=proxy.bootstrap_servers, **settings)
-
-    return begin
 
 
 @pytest.mark.timeout(300)
@@ -53,11 +35,6 @@ def test_no_answer_to_a_commit_until_the_sink_gives_up_asking(proxy, far):
     assert lost.count > 0
     assert (1, "committed-before") in trial.outcomes()
     trial.check()
-
-
-def error_of(answer):
-    """The error code of an EndTxn answer: behind correlation id, tags and throttle time."""
-    return struct.unpack_from(">h", answer, 4 + 1 + 4)[0]
 
 
 @pytest.mark.long

@@ -3,7 +3,8 @@
 lost        a row of the input that the final reader did not see
 duplicate   each further sight of a row that the final reader has seen already
 torn        a batch of whose rows the final reader saw some and not all, or of which the broker
-            showed some and not all at two settled looks or more (looks.py)
+            showed some and not all at two settled looks or more (looks.py); looks count only where
+            the sink promises a batch at once, as task scope does not
 reordered   a row first seen after a later row of its key, or away from the partition of its key
 vanished    a row that the running reader saw, and the final one did not at that place: it was shown
             before it was decided
@@ -56,11 +57,13 @@ def check(
     running: Running | None,
     batches: Batches | None,
     left_open: Sequence[str] | None,
+    at_once: bool = True,
 ) -> Verdict:
     """Return what is wrong with what a sink wrote.
 
     Evidence that is None is not had: what needs it counts as not checked, never as clean. Without
-    `running`, a batch is torn only if it is so in the end.
+    `running`, or where the sink does not promise a batch `at_once`, it is torn only if it is so in
+    the end.
     """
     sights = Sights(of, final)
     return Verdict(
@@ -71,7 +74,7 @@ def check(
         findings=(
             _lost(of, sights.seen),
             sights.duplicates(),
-            _torn(sights.seen, batches, running),
+            _torn(sights.seen, batches, running if at_once else None),
             sights.reordered(),
             *_compared(of, final, running),
             Finding(Kind.CORRUPT, final.count(CORRUPT), final.examples[CORRUPT]),

@@ -76,8 +76,13 @@ class Trial:
 
     @property
     def transactional_id(self) -> str:
-        """The id that the sink writes under."""
+        """The id that the sink writes under, or that the ids of its tasks begin with."""
         return f"twophase.{self.settings['sink_id']}"
+
+    @property
+    def by_task(self) -> bool:
+        """Whether each task has a transaction of its own; their ids begin with the sink's."""
+        return bool(self.settings.get("options", {}).get("scope") == "task")
 
     def another_driver(self, name: str = "driver", **more: Any) -> Driver:
         """Return a driver of the same query, or with other settings; it ends with the trial."""
@@ -137,6 +142,7 @@ class Trial:
             running=running,
             batches=self.batches(),
             left_open=left_open(source.wire, self.transactional_id),
+            at_once=not self.by_task,
         )
 
     def batches(self) -> Batches | None:

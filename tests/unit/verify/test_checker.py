@@ -134,6 +134,19 @@ def test_a_batch_shown_in_part_at_two_settled_looks_is_torn():
     assert example == "batch 2: only a part of it was visible for 0.05 s"
 
 
+def test_a_sink_that_promises_no_batch_at_once_is_held_to_the_end_alone():
+    """In task scope a batch may be shown task by task; in the end all of it has to be there."""
+    topic = Topic()
+    steps = list(topic.ends())
+    half = {**steps[1], 0: steps[2][0]}
+    shown = looks([steps[0], steps[1], half, half, *steps[2:]])
+    assert topic.check(running=topic.running(shown), at_once=False).ok
+    topic.lose(33)
+    verdict = topic.check(running=topic.running(shown), at_once=False)
+    assert counts(verdict) == {"lost": 1, "torn": 1}
+    assert verdict.not_checked == ()
+
+
 def test_batches_that_appear_whole_are_not_torn():
     """One look after each batch."""
     topic = Topic()
