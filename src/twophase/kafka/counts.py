@@ -13,6 +13,7 @@ from twophase.kafka.leaders import (
     partition_counts_in,
     topic_ids_in,
 )
+from twophase.kafka.options import KafkaOptions
 from twophase.kafka.wire import Wire
 
 # A broker that has not heard of a new topic yet answers as if there were none.
@@ -32,6 +33,17 @@ class TopicLook:
 
 
 NO_LOOK: Final = TopicLook({}, {}, {})
+
+
+def checked_wire(options: KafkaOptions, topics: Iterable[str]) -> Wire:
+    """Return connections to brokers that have all these topics, or say now which they lack."""
+    wire = Wire(options)
+    try:
+        ask_partition_counts(wire, topics)
+    except BaseException:
+        wire.close()
+        raise
+    return wire
 
 
 def ask_partition_counts(wire: Wire, topics: Iterable[str]) -> Mapping[str, int]:

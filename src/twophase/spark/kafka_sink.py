@@ -6,21 +6,20 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from twophase.call_watch import CallWatch, Phase
 from twophase.commit.machine import Machine
 from twophase.commit.naming import PREFIX, SinkName
 from twophase.commit.recovery import Batch
 from twophase.commit.refusals import RUN_OWNER, named
 from twophase.errors import ConfigurationError, RecoveryError
 from twophase.guarantee import Guarantee
-from twophase.kafka.counts import ask_partition_counts
+from twophase.kafka.counts import checked_wire
 from twophase.kafka.dead_letters import DeadLetters, OnReject, checked_rejects
 from twophase.kafka.fitness import check_fit
 from twophase.kafka.options import KafkaOptions, acks_for
 from twophase.kafka.store import KafkaStore
 from twophase.kafka.task_sink import POOL_SIZE
 from twophase.kafka.wire import Wire
-from twophase.observe import BatchRecord, Hook, announce, notify, plain_record, record_of
+from twophase.observe import BatchRecord, Hook, announce, notify, record_of
 from twophase.sink import write_batch
 from twophase.spark.columns import sink_columns
 from twophase.spark.connect import checked_owner
@@ -36,9 +35,9 @@ from twophase.spark.kafka_by_task import (
 from twophase.spark.light import job_may_guess, stream_may_guess
 from twophase.spark.local_path import large_path
 from twophase.spark.path import Path, Size, choose, likely_light
+from twophase.spark.plain_sink import PlainSink
 from twophase.spark.planned import PlannedBounds
 from twophase.spark.stream import SinkObject, StreamBatch, stream_batch, wall_ms
-from twophase.spark.unrouted import write_unrouted
 from twophase.spark.written import Calls, Written, check_not_written, note_written
 from twophase.task_scope import OnLost
 from twophase.watch import Watch
@@ -101,29 +100,30 @@ class KafkaSink:
         on_reject: str = OnReject.FAIL,
         dead_letter_topic: str | None = None,
     ) -> None:
-        self._guarantee = Guarantee.parse(guarantee)
-        self._transactional = self._guarantee is Guarantee.EXACTLY_ONCE
-        if self._transactional and topic is None and marker_topic is None:
+        promised = Guarantee.parse(guarantee)
+        transactional = promised is Guarantee.EXACTLY_ONCE
+        if transactional and topic is None and marker_topic is None:
             raise ConfigurationError(
                 "neither topic nor marker_topic is given; where topics come from a column only, "
                 "marker_topic names the one that holds the sink's marker"
             )
         self._name = SinkName(sink_id)
         self._options = KafkaOptions.parse(options)
-        acks_for(self._guarantee, self._options)
+        acks_for(promised, self._options)
         self._topic = topic
         self._marker_topic = marker_topic or topic or ""
         self._checkpoint = checkpoint
         self._owner = checked_owner(owner)
-        self._source_group = self._checked_group(source_group)
+        self._source_group = _checked_group(source_group, promised)
         self._path = Path.parse(path)
         self._dead_letter_topic = checked_rejects(on_reject, dead_letter_topic, topic)
         self._hooks = tuple(hooks)
+        self._plain = None if transactional else self._plain_sink(promised)
         self._by_task: KafkaByTask | None = None
         if Scope.parse(scope) is Scope.BATCH:
             check_batch_scope(decisions, on_lost, pool_size)
         else:
-            check_task_scope(self._guarantee, source_group, self._path)
+            check_task_scope(promised, source_group, self._path)
             self._by_task = kafka_by_task(
                 options,
                 topic=topic,
@@ -185,9 +185,8 @@ class KafkaSink:
         if self._by_task is not None:
             self._by_task(frame, batch_id)
             return
-        if not self._transactional:
-            with self._one_call:
-                self._write_plainly(sink_columns(frame, self._topic), batch_id, self._name)
+        if self._plain is not None:
+            self._plain(sink_columns(frame, self._topic), batch_id)
             return
         with self._calls.call(batch_id):
             self._write_batch(frame, batch_id)
@@ -241,9 +240,9 @@ class KafkaSink:
             return self._by_task.write(frame, run_id=run_id)
         check_is_job(frame)
         chosen = sink_columns(frame, self._topic)
+        if self._plain is not None:
+            return self._plain.write(chosen, run_id=run_id)
         name = SinkName(self._name.sink_id, run_id)
-        if not self._transactional:
-            return self._write_plainly(chosen, 0, name)
         large = large_path(frame, self._path)
         path = choose(self._path, None, None, large)
         batch = Batch(RUN_OWNER, 0, "", first_try=False)
@@ -310,20 +309,22 @@ class KafkaSink:
             _free(engine)
         return record
 
-    def _checked_group(self, group: str | None) -> str | None:
-        if group is None:
-            return None
-        if not self._transactional:
-            raise ConfigurationError(
-                f"source_group is given with the guarantee {self._guarantee}; offsets go into the "
-                "transaction of exactly-once only"
-            )
-        if not group or group.startswith(PREFIX):
-            raise ConfigurationError(
-                f"source_group is {group!r}; allowed is the name of a consumer group that does not "
-                f"begin with {PREFIX}, which are the markers"
-            )
-        return group
+    def _plain_sink(self, guarantee: Guarantee) -> PlainSink:
+        return PlainSink(
+            self._name,
+            self._options,
+            guarantee,
+            self._topics,
+            topic=self._topic,
+            dead_letter_topic=self._dead_letter_topic,
+            hooks=self._hooks,
+        )
+
+    @property
+    def _topics(self) -> tuple[str, ...]:
+        """All topics that must be there, by name."""
+        topics = (self._topic, self._marker_topic, self._dead_letter_topic)
+        return tuple(name for name in topics if name)
 
     def _add_source(self, store: KafkaStore, call: StreamBatch) -> None:
         """Let the batch's transaction say how far its Kafka sources were read, if it is to."""
@@ -333,32 +334,6 @@ class KafkaSink:
                 "checkpoint names no Kafka source; leave source_group out"
             )
         store.accompany(call.batch.number, self._source_group, call.progress)
-
-    def _write_plainly(self, frame: "DataFrame", number: int, name: SinkName) -> BatchRecord:
-        watch = CallWatch()
-        watch.phase = Phase.SEND
-        announce(self._hooks, name, number, watch)
-        written, raised = None, None
-        try:
-            with self._open_wire() as wire:
-                dead = self._dead_letters(name, number)
-                written = write_unrouted(frame, wire, self._topic, self._guarantee, dead)
-                self._strict = written.strict
-        except BaseException as error:
-            raised = error
-            raise
-        finally:
-            watch.stop()
-            record = plain_record(
-                name,
-                number,
-                guarantee=self._guarantee,
-                written=written,
-                total_s=watch.total_s,
-                error=raised,
-            )
-            notify(self._hooks, record)
-        return record
 
     def _dead_letters(self, name: SinkName, batch: int) -> DeadLetters | None:
         if self._dead_letter_topic is None:
@@ -379,15 +354,24 @@ class KafkaSink:
         return KafkaStore(wire, name, self._marker_topic, longest_ms=check_fit(wire))
 
     def _open_wire(self) -> Wire:
-        wire = Wire(self._options)
-        try:
-            # A topic that is not there is said so now, before the id is taken for it.
-            topics = (self._topic, self._marker_topic, self._dead_letter_topic)
-            ask_partition_counts(wire, [name for name in topics if name])
-        except BaseException:
-            wire.close()
-            raise
-        return wire
+        # A topic that is not there is said so now, before the id is taken for it.
+        return checked_wire(self._options, self._topics)
+
+
+def _checked_group(group: str | None, guarantee: Guarantee) -> str | None:
+    if group is None:
+        return None
+    if guarantee is not Guarantee.EXACTLY_ONCE:
+        raise ConfigurationError(
+            f"source_group is given with the guarantee {guarantee}; offsets go into the "
+            "transaction of exactly-once only"
+        )
+    if not group or group.startswith(PREFIX):
+        raise ConfigurationError(
+            f"source_group is {group!r}; allowed is the name of a consumer group that does not "
+            f"begin with {PREFIX}, which are the markers"
+        )
+    return group
 
 
 def _free(engine: SparkEngine) -> None:
