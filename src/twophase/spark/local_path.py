@@ -48,14 +48,16 @@ class LocalPath(WorkerPath):
         self._folder: str | None = None
         self._labels: pa.Table | None = None
 
-    def _routed(self, partitions: int) -> int:
-        del partitions
+    def _routed(self, partitions: int) -> int:  # noqa: ARG002 - one process sends all
         return 1
 
     def _encoded(
-        self, frame: "DataFrame", task: Callable[..., EncodeTask], routed: int, most_bytes: int
+        self,
+        frame: "DataFrame",
+        task: Callable[..., EncodeTask],
+        routed: int,  # noqa: ARG002 - one process sends all
+        most_bytes: int,
     ) -> pa.Table:
-        del routed
         # Where Spark has its own: below spark.local.dir, and gone with the JVM at the latest.
         self._folder = _new_folder(Path(frame.sparkSession.sparkContext._temp_dir))  # noqa: SLF001
         encoded = frame.mapInArrow(task(folder=self._folder), SPARK_SCHEMA)
