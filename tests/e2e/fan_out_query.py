@@ -10,20 +10,18 @@ import json
 import os
 import signal
 import sys
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-import psycopg
-from pyspark.sql import SparkSession
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from twophase import KafkaSink, PostgresSink, TaskSink, configure_spark, fan_out
+import psycopg
+from support.files_query import commit_in_turn, quick_session, use_up
+
+from twophase import KafkaSink, PostgresSink, TaskSink, fan_out
 from twophase.kafka.store import KafkaStore
 from twophase.kafka.task_sink import KafkaTaskSink
 from twophase.postgres.markers import MARKERS
-from twophase.spark import task_sink
-from twophase.task_scope import TaskScope
-from twophase.testing.mortal import InTurn
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "parquet_folder.py"
 sys.path.insert(0, str(EXAMPLE.parent))
@@ -124,28 +122,11 @@ def main(arguments):
     """Run the query until its source is used up."""
     if "die" in arguments:
         make_mortal(*arguments["die"])
-    # One commit after another: the first is made alone.
-    task_sink.TaskScope = partial(TaskScope, pool=InTurn)
-    builder = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-    )
-    spark = configure_spark(builder).getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
+    # The first of several commits is made alone.
+    commit_in_turn()
+    spark = quick_session()
     spark.sparkContext.addPyFile(str(EXAMPLE))
-    query = (
-        spark.readStream.schema("id long")
-        .option("maxFilesPerTrigger", 1)
-        .json(arguments["source"])
-        .repartition(3)
-        .writeStream.foreachBatch(fan_out(*sinks_of(arguments)))
-        .option("checkpointLocation", arguments["checkpoint"])
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    spark.stop()
+    use_up(spark, arguments, fan_out(*sinks_of(arguments)))
 
 
 if __name__ == "__main__":

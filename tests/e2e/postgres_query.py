@@ -8,15 +8,14 @@ import json
 import os
 import signal
 import sys
-from functools import partial
+from pathlib import Path
 
-from pyspark.sql import SparkSession
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from twophase import TaskSink, configure_spark
+from support.files_query import commit_in_turn, quick_session, use_up
+
+from twophase import TaskSink
 from twophase.postgres.table import PostgresTable
-from twophase.spark import task_sink
-from twophase.task_scope import TaskScope
-from twophase.testing.mortal import InTurn
 
 
 class Mortal(PostgresTable):
@@ -35,28 +34,11 @@ class Mortal(PostgresTable):
 
 def main(arguments):
     """Run the query until its source is used up."""
-    # One commit after another, so that the count means something.
-    task_sink.TaskScope = partial(TaskScope, pool=InTurn)
-    builder = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-    )
-    spark = configure_spark(builder).getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
+    # So that the count of commits means something.
+    commit_in_turn()
+    spark = quick_session()
     store = Mortal(arguments["url"], arguments["table"], arguments.get("commits", -1))
-    query = (
-        spark.readStream.schema("id long")
-        .option("maxFilesPerTrigger", 1)
-        .json(arguments["source"])
-        .repartition(3)
-        .writeStream.foreachBatch(TaskSink(store, sink_id=arguments["sink_id"]))
-        .option("checkpointLocation", arguments["checkpoint"])
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    spark.stop()
+    use_up(spark, arguments, TaskSink(store, sink_id=arguments["sink_id"]))
 
 
 if __name__ == "__main__":

@@ -12,10 +12,12 @@ import signal
 import sys
 from pathlib import Path
 
-import psycopg
-from pyspark.sql import SparkSession
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from twophase import PostgresSink, configure_spark
+import psycopg
+from support.files_query import quick_session, use_up
+
+from twophase import PostgresSink
 from twophase.postgres.markers import MARKERS
 from twophase.spark import postgres_sink
 
@@ -83,29 +85,9 @@ def main(arguments):
         make_murderous(arguments["kill_executor"])
     if arguments.get("die"):
         make_mortal(*arguments["die"])
-    builder = SparkSession.builder.master(arguments.get("master", "local[2]"))
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    }
-    for key, value in (settings | arguments.get("conf", {})).items():
-        builder = builder.config(key, value)
-    spark = configure_spark(builder).getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
+    spark = quick_session(arguments.get("master", "local[2]"), arguments.get("conf"))
     sink = PostgresSink(arguments["url"], arguments["table"], sink_id=arguments["sink_id"])
-    query = (
-        spark.readStream.schema("id long")
-        .option("maxFilesPerTrigger", 1)
-        .json(arguments["source"])
-        .repartition(3)
-        .writeStream.foreachBatch(sink)
-        .option("checkpointLocation", arguments["checkpoint"])
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    spark.stop()
+    use_up(spark, arguments, sink)
 
 
 if __name__ == "__main__":

@@ -9,17 +9,16 @@ import json
 import os
 import signal
 import sys
-from functools import partial
+from pathlib import Path
 
-from pyspark.sql import SparkSession
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from twophase import KafkaSink, configure_spark
+from support.files_query import commit_in_turn, quick_session, use_up
+
+from twophase import KafkaSink
 from twophase.kafka.store import KafkaStore
 from twophase.kafka.task_sink import KafkaTaskSink
-from twophase.spark import task_sink
 from twophase.spark.engine import SparkEngine
-from twophase.task_scope import TaskScope
-from twophase.testing.mortal import InTurn
 
 # Where a step is in batch scope, and in task scope.
 STEPS = {
@@ -53,32 +52,24 @@ def main(arguments):
     by_task = arguments["sink"].get("scope") == "task"
     if arguments["death"]:
         mortal(*STEPS[arguments["death"]][by_task], arguments["batch"])
-    task_sink.TaskScope = partial(TaskScope, pool=InTurn)
-    builder = (
-        SparkSession.builder.master(arguments.get("master", "local[2]"))
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    commit_in_turn()
+    spark = quick_session(
+        arguments.get("master", "local[2]"), {"spark.sql.shuffle.partitions": "2"}
     )
-    spark = configure_spark(builder).getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
     sink = KafkaSink(options={"kafka.bootstrap.servers": arguments["servers"]}, **arguments["sink"])
 
     def write(frame, batch_id):
         Batch.number = batch_id
         sink(frame.repartition(2), batch_id)
 
-    reader = spark.readStream.schema(arguments["schema"]).option("maxFilesPerTrigger", 1)
-    query = (
-        reader.json(arguments["source"])
-        .selectExpr(*arguments["columns"])
-        .writeStream.foreachBatch(write)
-        .option("checkpointLocation", arguments["checkpoint"])
-        .trigger(availableNow=True)
-        .start()
+    use_up(
+        spark,
+        arguments,
+        write,
+        *arguments["columns"],
+        schema=arguments["schema"],
+        partitions=None,
     )
-    query.awaitTermination()
-    spark.stop()
 
 
 if __name__ == "__main__":

@@ -10,17 +10,17 @@ import json
 import os
 import signal
 import sys
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from twophase import TaskSink, configure_spark
+from support.files_query import commit_in_turn, quick_session, use_up
+
+from twophase import TaskSink
 from twophase.spark import task_sink
 from twophase.spark.log_folder import folder_at
-from twophase.task_scope import TaskScope
-from twophase.testing.mortal import Died, InTurn, MortalFolder, Process
+from twophase.testing.mortal import Died, MortalFolder, Process
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "parquet_folder.py"
 sys.path.insert(0, str(EXAMPLE.parent))
@@ -69,31 +69,15 @@ def main(arguments):
     """Run the query until its source is used up; say how many steps it took."""
     process = Killed(arguments.get("die_at"), after=arguments.get("after", False))
     task_sink.folder_at = lambda *args: MortalFolder(folder_at(*args), process)
-    # One commit after another, so that steps have one order.
-    task_sink.TaskScope = partial(TaskScope, pool=InTurn)
-    builder = (
-        SparkSession.builder.master(arguments["master"])
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-    )
-    spark = configure_spark(builder).getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
+    # So that steps have one order.
+    commit_in_turn()
+    spark = quick_session(arguments["master"])
     spark.sparkContext.addPyFile(str(EXAMPLE))
     sink = TaskSink(
         Watched(arguments["target"], process, arguments.get("worker_dies")),
         sink_id=arguments["sink_id"],
     )
-    frame = spark.readStream.schema("id long").option("maxFilesPerTrigger", 1)
-    query = (
-        frame.json(arguments["source"])
-        .repartition(3)
-        .writeStream.foreachBatch(sink)
-        .option("checkpointLocation", arguments["checkpoint"])
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    spark.stop()
+    use_up(spark, arguments, sink)
     sys.stdout.write(f"steps {process.steps}\n")
 
 
