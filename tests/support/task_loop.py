@@ -9,10 +9,10 @@ package was raised, and says its steps.
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
+from support.program import Program
 from support.steps import REFUSED, Calls
 from twophase.attempt import run_attempt
 from twophase.commit.recovery import Batch
@@ -82,31 +82,22 @@ def expected(batches):
     return list(range(TASKS * batches))
 
 
-class Loop:
+class Loop(Program):
     """One sink with its log and checkpoint, whose driver is started again and again."""
 
     def __init__(self, script, folder, **arguments):
-        self.script = script
         self.done = folder / "done"
-        self.arguments = {"folder": str(folder / "log"), "done": str(self.done), **arguments}
+        given = {"folder": str(folder / "log"), "done": str(self.done)}
+        super().__init__(script, given | arguments)
         folder.mkdir(exist_ok=True)
 
     def start(self, batches, **more):
         """Start a driver."""
-        arguments = self.arguments | {"batches": batches} | more
-        return subprocess.Popen(
-            [sys.executable, str(self.script), json.dumps(arguments)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        return super().start(batches=batches, **more)
 
     def run(self, batches, **more):
         """Run a driver to its end; return its code and what it said."""
-        with self.start(batches, **more) as driver:
-            said, _ = driver.communicate(timeout=120)
-        return driver.returncode, said
+        return super().run(batches=batches, **more)
 
     def steps(self, batches):
         """Run a driver that nothing happens to; return its steps."""

@@ -3,53 +3,32 @@
 import hashlib
 import itertools
 import json
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
 
 import psycopg
 import pytest
-from support.steps import REFUSED
+from support import postgres
+from support.program import Program
 
-from twophase.embedded.postgres import EmbeddedPostgres
 from twophase.postgres.markers import MARKERS
 
 DRIVER = Path(__file__).parent / "batch_driver.py"
 BATCHES, ROWS = 2, 12
 
 
-class Sink:
+class Sink(Program):
     """A sink with its table and checkpoint, whose driver is started again and again."""
 
     def __init__(self, url, folder):
         self.url = url
         self.table, self.name = f"kills_{uuid4().hex[:12]}", f"twophase.{uuid4().hex[:12]}"
         self.done = folder / self.name
+        given = {"url": url, "table": self.table, "name": self.name, "done": str(self.done)}
+        super().__init__(DRIVER, given)
         with psycopg.connect(url) as connection:
             connection.execute(f"CREATE TABLE {self.table} (id bigint)")
-
-    def start(self, **more):
-        arguments = {
-            "url": self.url,
-            "table": self.table,
-            "name": self.name,
-            "done": str(self.done),
-        }
-        return subprocess.Popen(
-            [sys.executable, str(DRIVER), json.dumps(arguments | more)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-
-    def run(self, **more):
-        """Run a driver to its end; return its code and what it said."""
-        with self.start(**more) as driver:
-            said, _ = driver.communicate(timeout=120)
-        return driver.returncode, said
 
     def run_again(self):
         """Run a driver that is asked for the last batch again, and drops what is left over."""
@@ -75,13 +54,6 @@ class Sink:
         assert [each for (each,) in rows] == list(range(ROWS)), where
         assert marker == (BATCHES - 1, ROWS // BATCHES), where
         assert left == [], where
-
-
-@pytest.fixture(scope="module")
-def server():
-    """A server that the tests may kill, with no sinks but theirs."""
-    with EmbeddedPostgres() as found:
-        yield found
 
 
 @pytest.fixture
@@ -126,18 +98,8 @@ def test_a_driver_dies_at_any_step(make_sink):
 
 def kill_server(server, sink, at, *, after, where):
     """Kill the server while a driver is at this step; drivers are started until one ends well."""
-    with sink.start(at=at, after=after, act="ask") as driver:
-        assert driver.stdout.readline() == "here\n", where
-        server.kill()
-        server.start()
-        said, _ = driver.communicate("go on\n", timeout=120)
-    code = driver.returncode
-    for _ in range(3):
-        assert code in {0, REFUSED}, (where, said)
-        if code == 0:
-            break
-        code, said = sink.run()
-    assert code == 0, (where, said)
+    driver = sink.start(at=at, after=after, act="ask")
+    postgres.server_dies(server, driver, sink.run, where)
     # A batch is written also where its staging table could not be dropped.
     code, said = sink.run_again()
     assert code == 0, (where, said)

@@ -8,12 +8,11 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from support.steps import REFUSED
+from support import postgres
 from support.task_loop import Loop, expected
 
 from twophase.commit.attempts import prefix_of
 from twophase.commit.naming import SinkName
-from twophase.embedded.postgres import EmbeddedPostgres
 from twophase.postgres.table import COMMITS
 
 DRIVER = Path(__file__).parent / "task_loop_driver.py"
@@ -65,13 +64,6 @@ class Table(Loop):
         assert notes == len(expected(2)), where
 
 
-@pytest.fixture(scope="module")
-def server():
-    """A server that the tests may kill, with no sinks but theirs."""
-    with EmbeddedPostgres() as found:
-        yield found
-
-
 @pytest.fixture
 def make_table(server, tmp_path):
     """Make a sink whose batch 0 is written."""
@@ -106,18 +98,8 @@ def driver_dies(table, at, *, after, where):
 
 def server_dies(server, table, at, *, after, where):
     """The server is killed while a driver is at a step; drivers are started until one ends well."""
-    with table.start(BATCHES_OF_SERVER, at=at, after=after, act="ask") as driver:
-        assert driver.stdout.readline() == "here\n", where
-        server.kill()
-        server.start()
-        said, _ = driver.communicate("go on\n", timeout=120)
-    code = driver.returncode
-    for _ in range(3):
-        assert code in {0, REFUSED}, (where, said)
-        if code == 0:
-            break
-        code, said = table.run(BATCHES_OF_SERVER)
-    assert code == 0, (where, said)
+    driver = table.start(BATCHES_OF_SERVER, at=at, after=after, act="ask")
+    postgres.server_dies(server, driver, lambda: table.run(BATCHES_OF_SERVER), where)
     # What lost is ended later where the server was away just then.
     code, said = table.run(BATCHES_OF_SERVER + 1)
     assert code == 0, (where, said)
