@@ -44,6 +44,16 @@ def test_a_run_is_written_once(spark, sink, kafka, topic):
     assert sorted(values(kafka.bootstrap_servers, topic)) == [b"one"] * 3 + [b"two"] * 3
 
 
+def test_what_is_for_a_query_is_told(spark, kafka, topic, caplog):
+    """By name, once for all runs of the sink; the rows are written all the same."""
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
+    sink = KafkaSink(sink_id=f"job-{topic}", topic=topic, options=options, source_group="progress")
+    for run_id in ("a", "b"):
+        assert sink.write(frame(spark, run_id), run_id=run_id).rows == 3
+    told = [r.getMessage() for r in caplog.records if "without effect" in r.getMessage()]
+    assert told == [f"settings of sink job-{topic} without effect in a batch job: source_group"]
+
+
 def test_runs_side_by_side(spark, sink, kafka, topic):
     """Runs of one sink at the same time do not fence each other."""
     with ThreadPoolExecutor(4) as pool:

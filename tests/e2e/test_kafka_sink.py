@@ -254,7 +254,8 @@ def test_a_row_that_is_too_large_is_refused_by_name(files, make_sink, kafka, top
 def test_less_than_exactly_once(guarantee, files, make_sink, kafka, topic):
     """Rows are there at once, in no transaction; a batch that Spark repeats is there twice."""
     records = []
-    sink = make_sink(guarantee=guarantee, hooks=[records.append])
+    # Without a marker nobody asks for its topic.
+    sink = make_sink(guarantee=guarantee, hooks=[records.append], marker_topic="not-there")
     files.add({"k": "a", "v": "row"})
     files.run(files.frame().selectExpr(*PLAIN), sink)
     files.forget_last_commit()

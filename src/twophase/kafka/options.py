@@ -24,6 +24,7 @@ _log = logging.getLogger("twophase.options")
 # As large as a broker lets a request be; kafka-python's own 1 MB is too small for the metadata of
 # a large cluster.
 _ANSWER_BYTES_MAX = 104_857_600
+_FOR_TRANSACTIONS = ("transaction.timeout.ms",)
 # acks: who must have a block before the leader answers.
 ALL_REPLICAS = -1
 LEADER_ONLY = 1
@@ -78,6 +79,7 @@ class KafkaOptions:
         values = _typed(texts)
         security_values = {option.field: values.pop(option.field) for option in SECURITY}
         security, unused = check_security(security_values, list(texts), token_provider)
+        unused += _unused_levels(texts, values["compression"])
         ignored = sorted(ignored + [PREFIX + name for name in unused])
         if ignored:
             _log.warning(
@@ -94,6 +96,11 @@ class KafkaOptions:
             ignored=tuple(ignored),
             **values,
         )
+
+    @property
+    def for_transactions(self) -> tuple[str, ...]:
+        """The given options that mean something to transactions only."""
+        return tuple(PREFIX + name for name in _FOR_TRANSACTIONS if name in self.given)
 
     def connection_settings(self) -> dict[str, Any]:
         """Return the keyword arguments of kafka-python's connections; loads the PEM files."""
@@ -210,6 +217,12 @@ def _compression_level(texts: Mapping[str, str], values: dict[str, Any]) -> int 
         return None
     level: int | None = levels[codec]
     return None if codec == "lz4" and level == _LZ4_FAST else level
+
+
+def _unused_levels(texts: Mapping[str, str], codec: str) -> list[str]:
+    """Return the names of given levels that are of another codec than the chosen one."""
+    levels = (f"compression.{each}.level" for each in ("gzip", "lz4", "zstd") if each != codec)
+    return [name for name in levels if name in texts]
 
 
 def _check_timeouts(texts: Mapping[str, str], values: dict[str, Any]) -> None:

@@ -81,16 +81,26 @@ def check_security(
     unused = []
     if protocol.startswith("SASL"):
         used |= _sasl(values, token_provider)
+        unused += [name for name in given if _of_another(name, values["mechanism"])]
     else:
         unused += [name for name in given if name.startswith("sasl.")]
         if token_provider is not None:
             refuse(f"a token provider needs {PREFIX}security.protocol=SASL_SSL", "token_provider")
     if protocol.endswith("SSL"):
         used |= _tls(values)
+        keyless = values["keystore_location"] is None and values["keystore_key"] is None
+        unused += ["ssl.key.password"] if keyless and "ssl.key.password" in given else []
     else:
         unused += [name for name in given if name.startswith("ssl.")]
     names = {option.name for option in SECURITY}
     return Security(**used), [name for name in unused if name in names]
+
+
+def _of_another(name: str, mechanism: str) -> bool:
+    """Whether an option of SASL means nothing to this mechanism."""
+    if name == "sasl.kerberos.service.name":
+        return mechanism != "GSSAPI"
+    return name == "sasl.jaas.config" and mechanism in {"OAUTHBEARER", "AWS_MSK_IAM"}
 
 
 def _sasl(values: Mapping[str, Any], token_provider: TokenProvider | None) -> dict[str, Any]:

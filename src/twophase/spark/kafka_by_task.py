@@ -77,8 +77,14 @@ def check_task_scope(guarantee: Guarantee, source_group: str | None, path: Path)
         )
 
 
+def task_defaults(options: Mapping[str, object]) -> dict[str, str]:
+    """Return what task scope sets unless the user does: Kafka's longest default timeout."""
+    given = {str(name).strip().lower() for name in options}
+    return {name: text for name, text in DEFAULTS.items() if name not in given}
+
+
 def kafka_by_task(
-    options: Mapping[str, str | int | bool],
+    options: KafkaOptions,
     *,
     topic: str | None,
     marker_topic: str,
@@ -87,7 +93,6 @@ def kafka_by_task(
     hooks: Iterable[Hook],
     **settings: object,
 ) -> KafkaByTask:
-    """Return the sink; transactions get Kafka's longest default timeout unless the user says."""
-    parsed = KafkaOptions.parse({**DEFAULTS, **options})
-    sink = KafkaTaskSink(parsed, topic, marker_topic, pool_size, dead_letter_topic)
+    """Return the sink; its options are `task_defaults` and the user's."""
+    sink = KafkaTaskSink(options, topic, marker_topic, pool_size, dead_letter_topic)
     return KafkaByTask(sink, topic, hooks=hooks, **settings)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from twophase.commit.machine import Machine
-from twophase.commit.naming import PREFIX, SinkName
+from twophase.commit.naming import SinkName
 from twophase.commit.recovery import Batch
 from twophase.commit.refusals import RUN_OWNER, named
 from twophase.errors import ConfigurationError, RecoveryError
@@ -31,7 +31,9 @@ from twophase.spark.kafka_by_task import (
     check_batch_scope,
     check_task_scope,
     kafka_by_task,
+    task_defaults,
 )
+from twophase.spark.kafka_settings import checked_group, tell_unused, tell_unused_in_job
 from twophase.spark.light import job_may_guess, stream_may_guess
 from twophase.spark.local_path import large_path
 from twophase.spark.path import Path, Size, choose, likely_light
@@ -108,24 +110,34 @@ class KafkaSink:
                 "marker_topic names the one that holds the sink's marker"
             )
         self._name = SinkName(sink_id)
-        self._options = KafkaOptions.parse(options)
+        by_task = Scope.parse(scope) is Scope.TASK
+        given = {**task_defaults(options), **options} if by_task else options
+        self._options = KafkaOptions.parse(given)
         acks_for(promised, self._options)
         self._topic = topic
-        self._marker_topic = marker_topic or topic or ""
+        self._marker_topic = (marker_topic or topic or "") if transactional else ""
         self._checkpoint = checkpoint
         self._owner = checked_owner(owner)
-        self._source_group = _checked_group(source_group, promised)
+        self._source_group = checked_group(source_group, promised)
         self._path = Path.parse(path)
         self._dead_letter_topic = checked_rejects(on_reject, dead_letter_topic, topic)
         self._hooks = tuple(hooks)
+        tell_unused(
+            promised,
+            self._options,
+            marker_topic=marker_topic,
+            checkpoint=checkpoint,
+            owner=owner,
+            path=None if self._path is Path.AUTO else self._path,
+        )
         self._plain = None if transactional else self._plain_sink(promised)
         self._by_task: KafkaByTask | None = None
-        if Scope.parse(scope) is Scope.BATCH:
+        if not by_task:
             check_batch_scope(decisions, on_lost, pool_size)
         else:
             check_task_scope(promised, source_group, self._path)
             self._by_task = kafka_by_task(
-                options,
+                self._options,
                 topic=topic,
                 marker_topic=self._marker_topic,
                 pool_size=pool_size,
@@ -242,6 +254,12 @@ class KafkaSink:
         chosen = sink_columns(frame, self._topic)
         if self._plain is not None:
             return self._plain.write(chosen, run_id=run_id)
+        tell_unused_in_job(
+            self.sink_id,
+            source_group=self._source_group,
+            checkpoint=self._checkpoint,
+            owner=self._owner,
+        )
         name = SinkName(self._name.sink_id, run_id)
         large = large_path(frame, self._path)
         path = choose(self._path, None, None, large)
@@ -356,22 +374,6 @@ class KafkaSink:
     def _open_wire(self) -> Wire:
         # A topic that is not there is said so now, before the id is taken for it.
         return checked_wire(self._options, self._topics)
-
-
-def _checked_group(group: str | None, guarantee: Guarantee) -> str | None:
-    if group is None:
-        return None
-    if guarantee is not Guarantee.EXACTLY_ONCE:
-        raise ConfigurationError(
-            f"source_group is given with the guarantee {guarantee}; offsets go into the "
-            "transaction of exactly-once only"
-        )
-    if not group or group.startswith(PREFIX):
-        raise ConfigurationError(
-            f"source_group is {group!r}; allowed is the name of a consumer group that does not "
-            f"begin with {PREFIX}, which are the markers"
-        )
-    return group
 
 
 def _free(engine: SparkEngine) -> None:

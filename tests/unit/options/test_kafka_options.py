@@ -15,6 +15,11 @@ from twophase.kafka.security import Security
 from twophase.kafka.unmapped_options import IGNORED, REFUSED
 
 SERVERS = {"kafka.bootstrap.servers": "broker:9092"}
+SCRAM = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "SCRAM-SHA-512",
+    "sasl.jaas.config": 'ScramLoginModule required username="u" password="p";',
+}
 
 
 def parse(**options: object) -> KafkaOptions:
@@ -203,6 +208,26 @@ def test_security_without_a_protocol_that_uses_it_is_ignored_aloud(caplog):
     assert options.ignored == ("kafka.sasl.mechanism", "kafka.ssl.truststore.location")
     assert "kafka.sasl.mechanism" in caplog.text
     assert options.security == Security()
+
+
+@pytest.mark.parametrize(
+    ("given", "unused"),
+    [
+        ({"compression.type": "zstd", "compression.zstd.level": "3"}, ()),
+        ({"compression.type": "zstd", "compression.gzip.level": "3"}, ("compression.gzip.level",)),
+        # Without a codec it is lz4.
+        ({"compression.zstd.level": "3"}, ("compression.zstd.level",)),
+        ({"security.protocol": "SSL", "ssl.key.password": "p"}, ("ssl.key.password",)),
+        (SCRAM | {"sasl.kerberos.service.name": "kafka"}, ("sasl.kerberos.service.name",)),
+        (SCRAM, ()),
+    ],
+)
+def test_options_that_mean_nothing_beside_the_others(given, unused, caplog):
+    """A level of another codec, a key's pass phrase without a key: told like those of no use."""
+    options = KafkaOptions.parse(SERVERS | {f"kafka.{name}": text for name, text in given.items()})
+    assert options.ignored == tuple(f"kafka.{name}" for name in unused)
+    assert all(name in caplog.text for name in options.ignored)
+    assert ("without effect" in caplog.text) == bool(unused)
 
 
 def test_delivery_timeout_covers_a_request():
