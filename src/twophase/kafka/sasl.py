@@ -2,8 +2,12 @@
 
 import importlib.util
 import logging
-from typing import Any
+import re
+from pathlib import PurePath
+from traceback import extract_tb
+from typing import Any, Final
 
+from kafka.errors import KafkaConnectionError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from twophase.kafka.option_table import PREFIX
@@ -11,6 +15,8 @@ from twophase.kafka.security import Security, TokenProvider
 from twophase.options import MASK, refuse
 
 _EXTRA_PACKAGE = {"GSSAPI": "gssapi", "AWS_MSK_IAM": "botocore"}
+# Anything else would end its field in the message to the broker, or be none.
+_TOKEN: Final = re.compile(r"[!-~]+")
 _TALKATIVE_LOGGERS = ("kafka.net.connection", "kafka.protocol.parser")
 
 
@@ -36,8 +42,28 @@ class _Tokens(AbstractTokenProvider):  # type: ignore[misc]
         self._provide = provide
 
     def token(self) -> str:
-        """Return the token that the user's function returns."""
-        return self._provide()
+        """Return the token that the user's function returns; fail without its words, if it fails.
+
+        An error's text may hold the token, or what it is fetched with, and would be logged. As an
+        error of the connection it is tried again: who gives tokens out may be away for a moment.
+        """
+        try:
+            token = self._provide()
+        except Exception as error:  # noqa: BLE001 - the user's own code
+            raise KafkaConnectionError(
+                f"the token provider raised {type(error).__name__} in {_where(error)}; what it "
+                "says is not shown, as it may hold a secret: call it by itself to see"
+            ) from None
+        if not isinstance(token, str) or not _TOKEN.fullmatch(token):
+            raise KafkaConnectionError(
+                "the token provider returned no token: allowed is a text of visible characters"
+            )
+        return token
+
+
+def _where(error: Exception) -> str:
+    last = extract_tb(error.__traceback__)[-1]
+    return f"{PurePath(last.filename).name}, line {last.lineno}"
 
 
 class _WithoutCredentials(logging.Filter):
@@ -68,8 +94,8 @@ def sasl_settings(security: Security) -> dict[str, Any]:
     settings: dict[str, Any] = {"sasl_mechanism": mechanism}
     if security.kerberos_service_name is not None:
         settings["sasl_kerberos_service_name"] = security.kerberos_service_name
-    if security.token_provider is not None:
-        settings["sasl_oauth_token_provider"] = _Tokens(security.token_provider)
+    if security.tokens is not None:
+        settings["sasl_oauth_token_provider"] = _Tokens(security.tokens.provide)
     if security.username is not None and security.password is not None:
         settings["sasl_plain_username"] = _username(mechanism, security.username)
         settings["sasl_plain_password"] = _MaskedText(security.password.reveal())

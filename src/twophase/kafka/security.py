@@ -6,12 +6,29 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, NoReturn
+from uuid import uuid4
 
 from twophase.kafka.jaas import JaasError, LoginModule, parse_jaas
 from twophase.kafka.option_table import OPTIONS, PREFIX, SECURITY
-from twophase.options import Secret, refuse, shown
+from twophase.options import MASK, Secret, refuse, shown
 
 TokenProvider = Callable[[], str]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Tokens:
+    """A token provider as options hold it: equal to itself wherever it has travelled.
+
+    Pickled by value, as a function of the user's own program is, it is another object in each task,
+    and each task would open connections of its own.
+    """
+
+    provide: TokenProvider = field(compare=False)
+    key: str = field(default_factory=lambda: uuid4().hex)
+
+    def __repr__(self) -> str:
+        return f"Tokens({MASK})"
+
 
 _JAAS_KEY = PREFIX + "sasl.jaas.config"
 _MODULES: Mapping[str, str] = {
@@ -35,7 +52,7 @@ class Security:
     username: str | None = None
     password: Secret | None = None
     kerberos_service_name: str | None = None
-    token_provider: TokenProvider | None = field(default=None, repr=False)
+    tokens: Tokens | None = None
     truststore_location: str | None = None
     truststore_certificates: Secret | None = None
     keystore_location: str | None = None
@@ -114,7 +131,7 @@ def _sasl(values: Mapping[str, Any], token_provider: TokenProvider | None) -> di
                 " module and token endpoint are not used",
                 PREFIX + "sasl.mechanism",
             )
-        return {"mechanism": mechanism, "token_provider": token_provider}
+        return {"mechanism": mechanism, "tokens": Tokens(token_provider)}
     if token_provider is not None:
         refuse(
             f"a token provider is used with OAUTHBEARER only, not with {mechanism};"

@@ -16,6 +16,7 @@ from twophase.kafka.counts import checked_wire
 from twophase.kafka.dead_letters import DeadLetters, OnReject, checked_rejects
 from twophase.kafka.fitness import check_fit
 from twophase.kafka.options import KafkaOptions, acks_for
+from twophase.kafka.security import TokenProvider
 from twophase.kafka.store import KafkaStore
 from twophase.kafka.task_sink import POOL_SIZE
 from twophase.kafka.wire import Wire
@@ -80,6 +81,9 @@ class KafkaSink:
 
     With `on_reject` "dead-letter" a row that no retry can write goes to `dead_letter_topic`, in the
     same transaction and with the reason in its headers; with "fail" it fails the batch.
+
+    With `kafka.sasl.mechanism` OAUTHBEARER a `token_provider`, a function without arguments,
+    returns a fresh token, on the driver and on executors.
     """
 
     def __init__(
@@ -101,6 +105,7 @@ class KafkaSink:
         pool_size: int = POOL_SIZE,
         on_reject: str = OnReject.FAIL,
         dead_letter_topic: str | None = None,
+        token_provider: TokenProvider | None = None,
     ) -> None:
         promised = Guarantee.parse(guarantee)
         transactional = promised is Guarantee.EXACTLY_ONCE
@@ -112,7 +117,7 @@ class KafkaSink:
         self._name = SinkName(sink_id)
         by_task = Scope.parse(scope) is Scope.TASK
         given = {**task_defaults(options), **options} if by_task else options
-        self._options = KafkaOptions.parse(given)
+        self._options = KafkaOptions.parse(given, token_provider=token_provider)
         acks_for(promised, self._options)
         self._topic = topic
         self._marker_topic = (marker_topic or topic or "") if transactional else ""
@@ -167,17 +172,8 @@ class KafkaSink:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the settings only: a sink that is sent to a Spark Connect server begins there."""
-        here = {
-            "_machine",
-            "_size",
-            "_strict",
-            "_planned",
-            "_store",
-            "_wire",
-            "_made",
-            "_one_call",
-            "_calls",
-        }
+        here = {"_machine", "_size", "_strict", "_planned", "_store", "_wire"}
+        here |= {"_made", "_one_call", "_calls"}
         return {name: value for name, value in vars(self).items() if name not in here}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

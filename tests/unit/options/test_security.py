@@ -2,8 +2,11 @@
 
 import functools
 import pickle
+import traceback
 
 import pytest
+from kafka.errors import KafkaConnectionError
+from pyspark import cloudpickle
 
 from twophase.errors import ConfigurationError
 from twophase.kafka.options import KafkaOptions
@@ -150,10 +153,53 @@ def test_token_provider_travels_and_is_not_shown():
 
     travelled = pickle.loads(pickle.dumps(options))
     provider = travelled.connection_settings()["sasl_oauth_token_provider"]
+    # Else each task would open connections of its own, and two users might share some.
+    assert (travelled, hash(travelled)) == (options, hash(options))
+    assert parse(sasl("OAUTHBEARER"), token_provider=functools.partial(token, "user")) != options
 
     assert provider.token() == "token-of-user"
     assert provider.extensions() == {}
-    assert "token" not in repr(options).replace("token_provider", "")
+    assert repr(options.security.tokens) == "Tokens(***)"
+    assert "token-of" not in repr(options)
+
+
+def in_main():
+    """A function that the user's own program has made, which Spark sends by value."""
+    return eval("lambda: 'token-of-main'", {"__name__": "__main__"})
+
+
+def test_a_provider_of_the_user_s_own_program_is_the_same_in_each_task():
+    """Equal options have the connections of the task before."""
+    options = parse(sasl("OAUTHBEARER"), token_provider=in_main())
+    first, second = (cloudpickle.loads(cloudpickle.dumps(options)) for _ in range(2))
+    assert first.security.tokens.provide is not second.security.tokens.provide
+    assert first == second == options
+    assert len({first, second, options}) == 1
+
+
+def failing(secret):
+    raise ValueError(f"no token for {secret}")
+
+
+@pytest.mark.parametrize(
+    ("provide", "said"),
+    [
+        (
+            functools.partial(failing, "hunter2"),
+            r"raised ValueError in test_security\.py, line \d+;",
+        ),
+        (lambda: "hunter2\x01auth=", "returned no token"),
+        (lambda: b"hunter2", "returned no token"),
+        (lambda: "", "returned no token"),
+    ],
+)
+def test_a_provider_that_fails_is_told_without_its_words(provide, said):
+    """They would go into the log of the connection, whatever they hold."""
+    options = parse(sasl("OAUTHBEARER"), token_provider=provide)
+    provider = options.connection_settings()["sasl_oauth_token_provider"]
+    with pytest.raises(KafkaConnectionError, match=said) as caught:
+        provider.token()
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
 
 
 @pytest.mark.parametrize(
