@@ -8,6 +8,7 @@ import logging
 import sys
 import time
 import traceback
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -34,6 +35,26 @@ def attempt(title, act):
 def read(spark, options, topic):
     """Count the rows of a topic by Spark's own source."""
     return spark.read.format("kafka").options(**options).option("subscribe", topic).load().count()
+
+
+def giving(token):
+    """Give a token out, as a user's own function does."""
+    return token
+
+
+def raising(secret):
+    """Fail as badly as such a function may."""
+    raise ValueError(f"nobody gives a token for {secret}")
+
+
+def ways_of(options, token):
+    """Return a sink's arguments for its options, among which `token` and `raises` are none."""
+    options = dict(options)
+    provider = partial(giving, options.pop("token", token))
+    if "raises" in options:
+        provider = partial(raising, options.pop("raises"))
+    by_token = options.get("kafka.sasl.mechanism") == "OAUTHBEARER"
+    return {"options": options} | ({"token_provider": provider} if by_token else {})
 
 
 def main():
@@ -66,7 +87,9 @@ def main():
         return query.id
 
     def kafka(options, name, **more):
-        sink = KafkaSink(sink_id=name, topic=given["target"], options=options, hooks=[show], **more)
+        more |= ways_of(options, given["token"])
+        sink = KafkaSink(sink_id=name, topic=given["target"], hooks=[show], **more)
+        show(vars(sink))
         return stream(sink, name)
 
     good = given["options"]
@@ -105,12 +128,16 @@ def main():
     for name, url in given["urls"].items():
 
         def table(url=url, name=name):
-            return stream(PostgresSink(url, given["table"], sink_id=name, hooks=[show]), name, rows)
+            # Of the table, since a server may have served such a driver before.
+            sink_id = f"{name}-{given['table']}"
+            sink = PostgresSink(url, given["table"], sink_id=sink_id, hooks=[show])
+            return stream(sink, name, rows)
 
         def prepared(url=url, name=f"{name}-task"):
             sink = PostgresTable(url, given["table"])
             show(sink)
-            return stream(TaskSink(sink, sink_id=name, hooks=[show]), name, rows)
+            sink_id = f"{name}-{given['table']}"
+            return stream(TaskSink(sink, sink_id=sink_id, hooks=[show]), name, rows)
 
         attempt(f"PostgreSQL {name}", table)
         attempt(f"PostgreSQL {name}, task scope", prepared)

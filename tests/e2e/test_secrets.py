@@ -2,28 +2,25 @@
 
 import base64
 import json
-import os
-import re
 import subprocess
 import sys
-from pathlib import Path
-from uuid import uuid4
 
-import psycopg
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from support.canaries import canary, found_in
-from support.secured import Right, SuperUser, prefixed
+from support.planting import (
+    TAKES_TOKENS,
+    Plant,
+    addresses,
+    by_certificate,
+    by_token,
+    drive,
+    table_at,
+    wrong_ways,
+)
+from support.secured import Right, SuperUser
 
 from twophase.embedded import EmbeddedKafka
-
-# Java's own client would try for a minute.
-SHORT = {"request_timeout_ms": 5_000, "max_block_ms": 5_000, "default_api_timeout_ms": 6_000}
-GOOD = {
-    *("batch scope", "task scope", "job", "own writer of Spark"),
-    *("PostgreSQL good", "PostgreSQL by-environment"),
-}
-QUERY = Path(__file__).parent / "secret_query.py"
 
 
 def test_the_search_finds_what_is_there(tmp_path):
@@ -47,31 +44,6 @@ def test_the_search_finds_what_is_there(tmp_path):
     assert found_in(tmp_path, {"other": canary("other")}) == []
 
 
-class Plant:
-    """All secrets, and a folder for all that is written."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.secrets = {
-            name: canary(name) for name in ("sasl", "wrong", "key-phrase", "url", "environment")
-        }
-        self.kafka = None
-
-    def properties(self, name, options):
-        """Write a command's configuration outside of the folder that is searched."""
-        path = self.folder.parent / f"{name}.properties"
-        escaped = {
-            key: value.replace("\\", "\\\\").replace("\n", "\\n") for key, value in options.items()
-        }
-        path.write_text("".join(f"{key}={value}\n" for key, value in escaped.items()))
-        return str(path)
-
-
-def escaped(value):
-    """Return a value as a properties file has it."""
-    return value.replace("\\", "\\\\").replace("\n", "\\n")
-
-
 @pytest.fixture
 def plant(tmp_path):
     folder = tmp_path / "written"
@@ -79,22 +51,12 @@ def plant(tmp_path):
     return Plant(folder)
 
 
-def by_certificate(cluster, plant, phrase=None):
-    """Options with a key inline, all of it a secret."""
-    made = cluster._authority.issue("etl", password=phrase)
-    # A line from the middle of the key stands for it.
-    plant.secrets[f"private-key-{phrase}"] = made.key.splitlines()[2]
-    options = cluster.client_options("etl", "SSL")
-    del options["ssl.keystore.location"]
-    options |= {"ssl.keystore.key": made.key, "ssl.keystore.certificate.chain": made.chain}
-    return options | ({"ssl.key.password": phrase} if phrase else {})
-
-
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["password", "certificate"])
+@pytest.mark.parametrize("name", ["password", "certificate", "token"])
 def test_no_secret_is_found(plant, postgres_url, name):
     """Logs, errors, reprs, plans, event log, checkpoints, marker, decision log: none has one."""
-    with EmbeddedKafka(users={"etl": plant.secrets["sasl"]}) as cluster:
+    users = {"etl": plant.secrets["sasl"]}
+    with EmbeddedKafka(users=users, properties=TAKES_TOKENS) as cluster:
         super_user = SuperUser(cluster)
         source, target = super_user.make_topic(), super_user.make_topic()
         super_user.grant(
@@ -112,9 +74,16 @@ def test_no_secret_is_found(plant, postgres_url, name):
             options = by_certificate(cluster, plant, plant.secrets["key-phrase"])
             # Java 17 cannot read a key that is encrypted as openssl does it.
             source_options = by_certificate(cluster, plant)
-        topics = {"source": source, "target": target}
-        drive(plant, name, (options, source_options), topics, postgres_url)
-        commands(plant, name, options, target)
+        if name == "token":
+            # Neither Spark's source nor a command has a function to ask.
+            options = by_token(cluster)
+        drive(
+            *(plant, name, (options, source_options), {"source": source, "target": target}),
+            table=table_at(postgres_url),
+            urls={} if name == "token" else addresses(plant, postgres_url),
+            wrong=wrong_ways(plant, options),
+        )
+        commands(plant, name, source_options if name == "token" else options, target)
         marker = super_user.admin.list_consumer_group_offsets(
             [ConsumerGroupTopicPartitions("twophase.batch")]
         )["twophase.batch"].result(30)
@@ -127,74 +96,6 @@ def test_no_secret_is_found(plant, postgres_url, name):
     for expected in ("events/eventlog", "batch/offsets/0", "task/twophase/task/batch-", "stdout"):
         assert expected in everything, everything
     assert found_in(plant.folder, plant.secrets) == []
-
-
-def drive(plant, name, both, topics, postgres_url):
-    """Run the driver that shows all it has; keep what it prints, logs and leaves."""
-    options, source_options = both
-    folder = plant.folder / name
-    (folder / "events").mkdir(parents=True)
-    wrong = options.get("sasl.jaas.config", "").replace(
-        plant.secrets["sasl"], plant.secrets["wrong"]
-    )
-    table = f"secret_{uuid4().hex[:10]}"
-    with psycopg.connect(postgres_url) as connection:
-        connection.execute(f"CREATE TABLE {table} (id int)")
-    address = postgres_url.partition("://")[2]
-    user, _, place = address.rpartition("@")
-    login = f"{user.partition(':')[0]}:{plant.secrets['url']}"
-    settings = {
-        "folder": str(folder),
-        **topics,
-        "source options": prefixed(source_options, **SHORT),
-        "table": table,
-        "options": prefixed(options, **SHORT),
-        "spark": {
-            "spark.eventLog.enabled": "true",
-            "spark.eventLog.compress": "false",
-            "spark.eventLog.dir": str(folder / "events"),
-        },
-        "wrong": {
-            "wrong password": (
-                {"kafka.sasl.jaas.config": wrong}
-                if wrong
-                else {"kafka.ssl.key.password": plant.secrets["wrong"]}
-            ),
-            "no login module": {"kafka.sasl.jaas.config": plant.secrets["wrong"]},
-            "a key that is none": {"kafka.ssl.keystore.key": plant.secrets["wrong"]},
-            "a store that is none": {"kafka.ssl.truststore.certificates": plant.secrets["wrong"]},
-            "wrong field": {"kafka.sasl.mechanism": f"password={plant.secrets['wrong']}"},
-            "unknown option": {"kafka.sasl.password": plant.secrets["wrong"]},
-            "code": {"kafka.sasl.login.class": plant.secrets["wrong"]},
-        },
-        "urls": {
-            "good": f"postgresql://{login}@{place}",
-            "by-environment": f"postgresql://{user.partition(':')[0]}@{place}",
-            "no-such-database": f"postgresql://{login}@{place.partition('/')[0]}/nowhere",
-            "no-server": f"postgresql://{login}@127.0.0.1:1/postgres",
-            "slash-in-password": f"postgresql://{user}:a/{plant.secrets['url']}@{place}",
-            "no-address": f"{plant.secrets['url']}",
-            "unknown-word": f"host=127.0.0.1 passwd={plant.secrets['url']}",
-        },
-    }
-    done = subprocess.run(
-        [sys.executable, str(QUERY)],
-        input=json.dumps(settings),
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-        env=os.environ | {"PGPASSWORD": plant.secrets["environment"]},
-    )
-    (folder / "stdout.txt").write_text(done.stdout)
-    (folder / "stderr.txt").write_text(done.stderr)
-    assert done.returncode == 0, done.stderr[-3000:]
-    # What was to go well did, and what was to fail did: both ways were seen.
-    sections = re.split(r"^== (.*), at \d+ s$", done.stdout, flags=re.MULTILINE)[1:]
-    for title, text in zip(sections[::2], sections[1::2], strict=True):
-        # A login module is not even read with SSL.
-        good = title.partition(",")[0] in GOOD or (title == "no login module" and not wrong)
-        assert ("Error" in text or "Exception" in text) != good, f"{title}: {text[-3000:]}"
 
 
 def commands(plant, name, options, target):

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from support.canaries import canary, found_in
+from support.planting import escaped
 from support.rights import names, rights_of
 from support.secured import Right, SuperUser, prefixed
 from support.waiting import wait_until
@@ -14,7 +16,6 @@ from support.watched import Watched
 
 from twophase.embedded import EmbeddedKafka
 
-from .test_secrets import canary, escaped, found_in
 from .test_verify import counts
 
 PAGE = Path(__file__).parents[2] / "docs" / "verify.md"
