@@ -16,6 +16,8 @@ LISTS = {
 }
 ASKED = {
     **COMMANDS,
+    "check, none": (*COMMANDS["check"], "--guarantee", "none"),
+    "check, at-least-once": (*COMMANDS["check"], "--guarantee", "at-least-once"),
     "sinks show, no topic": ("sinks", "show", "{sink}"),
     "sinks reset, no topic": ("sinks", "reset", "{sink}", "--yes"),
     "transactions list, all": ("transactions", "list"),
@@ -42,6 +44,10 @@ def test_nobody_may_do_anything(super_user, command, name):
             f"transactional id twophase.{sink}: DESCRIBE and WRITE missing",
         ):
             assert f"error     rights on {rights}\n" in out
+    elif name.startswith("check, "):
+        assert (code, err) == (2, "")
+        assert f"error     rights on topic {topic}: DESCRIBE and WRITE missing\n" in out
+        assert f"twophase.{sink}" not in out
     else:
         assert (code, out) == (1, "")
         (said,) = err.splitlines()
