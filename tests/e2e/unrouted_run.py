@@ -29,6 +29,7 @@ class Murderous:
 
     def __init__(self, task, memory):
         self.task, self.memory = task, memory
+        self.dead = task.dead
 
     def __call__(self, batches):
         outlets.Sender = self.dying_sender()
