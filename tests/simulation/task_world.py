@@ -33,7 +33,7 @@ from twophase.two_phase import TwoPhaseCommitSink
 
 PREFIX = "twophase.sim//"
 BATCHES, TASKS = 6, 2
-STEPS_MAX = 6_000
+STEPS_MAX = 12_000
 
 
 class Killed(BaseException):
