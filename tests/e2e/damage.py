@@ -26,6 +26,7 @@ from support.streams import routed_sink
 
 from twophase import configure_spark
 from twophase.commit.summary import Summary
+from twophase.kafka import delivery
 from twophase.kafka.identity import TopicPartition
 from twophase.kafka.options import KafkaOptions
 from twophase.kafka.transactions import Transactions
@@ -140,7 +141,12 @@ class Held:
         note.touch()
         if routed == 0 and not held:
             wait_for(noted(self.folder, "written"), "the first block of the other sender")
-        yield from self.task(self.all_of(first, rows, held=held))
+        # Each block goes as soon as the next one is there, so that the first is not held, too.
+        bytes_, delivery.TOGETHER_BYTES = delivery.TOGETHER_BYTES, 1
+        try:
+            yield from self.task(self.all_of(first, rows, held=held))
+        finally:
+            delivery.TOGETHER_BYTES = bytes_
         (self.folder / f"done-{note.name}").touch()
 
     @staticmethod
@@ -151,11 +157,13 @@ class Held:
 
     def all_of(self, first, rows, *, held):
         yield first
+        blocks = 0
         for row in (first, *rows):
             if row is not first:
                 yield row
             block = next(blocks_of([row]), None)
-            if held and block is not None:
+            blocks += block is not None
+            if held and blocks > 1 and block is not None:
                 wait_for(partial(self.end, block.topic, block.partition), "the first block")
                 (self.folder / "written").touch()
                 wait_for(noted(self.folder, "done-send-0-*"), "the other sender")
