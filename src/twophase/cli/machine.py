@@ -97,13 +97,12 @@ def connectors(spark: str | None) -> dict[str, str]:
     """Return the connectors that a session on this machine may get: where, and their versions."""
     name = connector_set(spark or "")
     found = {}
-    if (
-        name is not None
-        and not (wanted := jarset.load(name)).missing_from(home() / "jars" / name).jars
-    ):
-        found["fetched by twophase.configure_spark"] = next(
-            jar.version for jar in wanted.jars if jar.artifact == ARTIFACT
-        )
+    if name is not None:
+        wanted = jarset.load(name)
+        if not wanted.missing_from(home() / "jars" / name).jars:
+            found["fetched by twophase.configure_spark"] = next(
+                jar.version for jar in wanted.jars if jar.artifact == ARTIFACT
+            )
     for number in among_own_jars():
         found["among pyspark's own jars"] = number
     return found
