@@ -6,19 +6,19 @@ import subprocess
 import sys
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer
+from confluent_kafka import ConsumerGroupTopicPartitions
 from support.canaries import canary, found_in
 from support.planting import (
     TAKES_TOKENS,
     Plant,
     addresses,
-    by_certificate,
-    by_token,
     drive,
+    named_by,
+    rows_to_copy,
     table_at,
     wrong_ways,
 )
-from support.secured import Right, SuperUser
+from support.secured import SuperUser
 
 from twophase.embedded import EmbeddedKafka
 
@@ -58,32 +58,15 @@ def test_no_secret_is_found(plant, postgres_url, name):
     users = {"etl": plant.secrets["sasl"]}
     with EmbeddedKafka(users=users, properties=TAKES_TOKENS) as cluster:
         super_user = SuperUser(cluster)
-        source, target = super_user.make_topic(), super_user.make_topic()
-        super_user.grant(
-            "etl",
-            *(Right(operation, "topic", "topic*") for operation in ("READ", "WRITE")),
-            Right("READ", "group", "twophase.*"),
-            Right("WRITE", "transactional id", "twophase.*"),
-        )
-        producer = Producer(super_user.settings)
-        for number in range(20):
-            producer.produce(source, str(number).encode())
-        assert producer.flush(30) == 0
-        options = source_options = cluster.client_options("etl")
-        if name == "certificate":
-            options = by_certificate(cluster, plant, plant.secrets["key-phrase"])
-            # Java 17 cannot read a key that is encrypted as openssl does it.
-            source_options = by_certificate(cluster, plant)
-        if name == "token":
-            # Neither Spark's source nor a command has a function to ask.
-            options = by_token(cluster)
+        topics = rows_to_copy(super_user)
+        options, source_options = named_by(name, cluster, plant)
         drive(
-            *(plant, name, (options, source_options), {"source": source, "target": target}),
+            *(plant, name, (options, source_options), topics),
             table=table_at(postgres_url),
             urls={} if name == "token" else addresses(plant, postgres_url),
             wrong=wrong_ways(plant, options),
         )
-        commands(plant, name, source_options if name == "token" else options, target)
+        commands(plant, name, source_options if name == "token" else options, topics["target"])
         marker = super_user.admin.list_consumer_group_offsets(
             [ConsumerGroupTopicPartitions("twophase.batch")]
         )["twophase.batch"].result(30)

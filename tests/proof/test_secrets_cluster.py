@@ -7,19 +7,18 @@ Java and Python at DEBUG, and whatever else lies in the folders of the workers a
 import os
 
 import pytest
-from confluent_kafka import Producer
 from support.canaries import canary, found_in
 from support.planting import (
     TAKES_TOKENS,
     Plant,
     addresses,
-    by_certificate,
-    by_token,
     drive,
+    named_by,
+    rows_to_copy,
     table_at,
     wrong_ways,
 )
-from support.secured import Right, SuperUser
+from support.secured import SuperUser
 
 from twophase.embedded import EmbeddedKafka
 
@@ -76,30 +75,13 @@ def test_no_secret_is_found_on_the_cluster(tmp_path, postgres_url, name):
         EmbeddedKafka(users=users, properties=TAKES_TOKENS) as cluster,
         SparkCluster(plant.folder / "spark", workers=2) as spark,
     ):
-        super_user = SuperUser(cluster)
-        source, target = super_user.make_topic(2), super_user.make_topic(2)
-        super_user.grant(
-            "etl",
-            *(Right(operation, "topic", "topic*") for operation in ("READ", "WRITE")),
-            Right("READ", "group", "twophase.*"),
-            Right("WRITE", "transactional id", "twophase.*"),
-        )
-        producer = Producer(super_user.settings)
-        for number in range(20):
-            producer.produce(source, str(number).encode(), partition=number % 2)
-        assert producer.flush(30) == 0
-        options = source_options = cluster.client_options("etl")
-        if name == "certificate":
-            options = by_certificate(cluster, plant, plant.secrets["key-phrase"])
-            # Java 17 cannot read a key that is encrypted as openssl does it.
-            source_options = by_certificate(cluster, plant)
-        if name == "token":
-            options = by_token(cluster)
+        topics = rows_to_copy(SuperUser(cluster), partitions=2)
+        options, source_options = named_by(name, cluster, plant)
         # Each attempt to write takes the time of four attempts of a task.
         wrong = wrong_ways(plant, options)
         wrong = {"wrong password": wrong["wrong password"], **dict(list(wrong.items())[1:3])}
         drive(
-            *(plant, name, (options, source_options), {"source": source, "target": target}),
+            *(plant, name, (options, source_options), topics),
             table=table_at(postgres_url),
             urls={"good": addresses(plant, postgres_url)["good"]},
             wrong=wrong,
@@ -111,5 +93,5 @@ def test_no_secret_is_found_on_the_cluster(tmp_path, postgres_url, name):
     # What is no secret is found where one would be, by Java, by Spark and by Python.
     said = [path for path in (plant.folder / "spark" / "work").rglob("std*") if path.is_file()]
     assert len(said) >= 4
-    for seen in (shown, f"DEBUG:{shown}:", source, "DEBUG NetworkClient", "DEBUG:kafka"):
+    for seen in (shown, f"DEBUG:{shown}:", topics["source"], "DEBUG NetworkClient", "DEBUG:kafka"):
         assert any(seen in path.read_text(errors="replace") for path in said), seen

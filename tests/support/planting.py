@@ -11,9 +11,10 @@ from pathlib import Path
 from uuid import uuid4
 
 import psycopg
+from confluent_kafka import Producer
 
 from support.canaries import canary
-from support.secured import prefixed
+from support.secured import Right, prefixed
 
 # Java's own client would try for a minute.
 SHORT = {"request_timeout_ms": 5_000, "max_block_ms": 5_000, "default_api_timeout_ms": 6_000}
@@ -46,6 +47,35 @@ class Plant:
         path = self.folder.parent / f"{name}.properties"
         path.write_text("".join(f"{key}={escaped(value)}\n" for key, value in options.items()))
         return str(path)
+
+
+def rows_to_copy(super_user, partitions=1):
+    """Return a topic with twenty rows and one to write to, with the rights of who copies them."""
+    topics = {name: super_user.make_topic(partitions) for name in ("source", "target")}
+    super_user.grant(
+        "etl",
+        *(Right(operation, "topic", "topic*") for operation in ("READ", "WRITE")),
+        Right("READ", "group", "twophase.*"),
+        Right("WRITE", "transactional id", "twophase.*"),
+    )
+    producer = Producer(super_user.settings)
+    for number in range(20):
+        producer.produce(topics["source"], str(number).encode(), partition=number % partitions)
+    assert producer.flush(30) == 0
+    return topics
+
+
+def named_by(name, cluster, plant):
+    """Return the options of a sink, and of Spark's source, whose user is shown by this."""
+    by_password = cluster.client_options("etl")
+    if name == "certificate":
+        encrypted = by_certificate(cluster, plant, plant.secrets["key-phrase"])
+        # Java 17 cannot read a key that is encrypted as openssl does it.
+        return encrypted, by_certificate(cluster, plant)
+    if name == "token":
+        # Neither Spark's source nor a command has a function to ask.
+        return by_token(cluster), by_password
+    return by_password, by_password
 
 
 def escaped(value):
