@@ -60,11 +60,11 @@ class CallWatch:
         self.recovered = Recovery.NONE
         self.is_over = False
 
-    def opens(self, limit_s: float | None) -> None:
-        """Take note that a transaction may be open from now on, unless one is."""
+    def opens(self, limit_s: float | None, since_s: float | None = None) -> None:
+        """Take note that a transaction may be open since then, or from now on, unless one is."""
         if self.opening is None:
             self.limit_s = limit_s
-            self.opening = Opening(time.monotonic(), limit_s)
+            self.opening = Opening(time.monotonic() if since_s is None else since_s, limit_s)
 
     def closes(self) -> None:
         """Take note that no transaction is open any more."""

@@ -77,7 +77,8 @@ class Watch(CallWatch):
             self._failed = False
             self.retried()
         if isinstance(effect, Send | WriteMarker) and self.opening is None:
-            self.opens(self._limit() if self._limit is not None else None)
+            limit_s = self._limit() if self._limit is not None else None
+            self.opens(limit_s, self._effect_began_s)
             self._set_alarm()
         self._owned = self._owned or isinstance(effect, Own)
 

@@ -61,6 +61,18 @@ def test_the_record_of_a_written_batch():
     assert found.error is None
 
 
+def test_a_transaction_counts_as_open_from_where_its_effect_began():
+    """Even when the limit is slow to tell: no part of the send is outside of the time open."""
+
+    def told_late():
+        time.sleep(0.05)
+        return 60.0
+
+    found = record(watched(*WRITTEN, watch=Watch(limit_s=told_late)))
+    assert found.send_s >= 0.06
+    assert found.send_s + found.commit_s <= found.open_s <= found.total_s - found.encode_s
+
+
 def test_dead_letters_are_counted_apart(caplog):
     """Among the rejected rows and not among the rows; such a batch is a warning, and a metric."""
     caplog.set_level(logging.INFO, "twophase")
