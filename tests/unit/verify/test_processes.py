@@ -6,12 +6,16 @@ from contextlib import suppress
 
 from twophase.verify.processes import descendants, executors_below
 
-# A shell that stays, with one child that looks like an executor and one that does not.
+# A shell that stays, with one child that looks like an executor and one that does not. Each says
+# that it runs: until then the system may show it without a command.
 TREE = """
 import subprocess, sys
-wait = "import sys; sys.stdin.read()"
+wait = "import sys; print(flush=True); sys.stdin.read()"
 names = ["org.apache.spark.executor.CoarseGrainedExecutorBackend", "somebody"]
-children = [subprocess.Popen([sys.executable, "-c", wait, name]) for name in names]
+commands = [[sys.executable, "-c", wait, name] for name in names]
+children = [subprocess.Popen(command, stdout=subprocess.PIPE) for command in commands]
+for child in children:
+    child.stdout.readline()
 print(*[child.pid for child in children], flush=True)
 sys.stdin.read()
 """
