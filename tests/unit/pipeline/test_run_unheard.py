@@ -4,13 +4,13 @@ import os
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 from support.waiting import wait_until
 from unit.pipeline.stream import Stream, runner_of
 
 from twophase.cli import run_spark
+from twophase.embedded.process import ProcessIdentity
 from twophase.errors import StoreUnavailable
 from twophase.pipeline.stopping import Stop
 
@@ -128,8 +128,8 @@ def at_once(**streams):
     """Return how it ended, once nothing of it is there any more."""
     done = ended([sys.executable, "-c", AT_ONCE], stdout=subprocess.PIPE, **streams)
     # Its parent has gone without waiting for it, so somebody else does, soon.
-    line = Path(f"/proc/{int(done.stdout)}/cmdline")
-    wait_until(lambda: not line.exists() or not line.read_bytes(), 20)
+    java = int(done.stdout)
+    wait_until(lambda: ProcessIdentity.of(java) is None)
     return done
 
 
