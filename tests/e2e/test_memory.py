@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -30,7 +31,8 @@ class Watched:
         self.sink, self.context = sink, context
         blocks = context._jvm.org.apache.spark.SparkEnv.get().blockManager()
         self.folders = [Path(found.getPath()) for found in blocks.diskBlockManager().localDirs()]
-        self.before = self.files()
+        # Of what tests before this one have left some may vanish at any moment.
+        self.before, self.kept_before = self.files(), self.blocks()
         self.bytes, self.persisted = [], []
 
     def files(self):
@@ -38,15 +40,19 @@ class Watched:
         found = {}
         for folder, _, names in (entry for top in self.folders for entry in os.walk(top)):
             for path in (Path(folder, name) for name in names):
-                if path.exists():
+                with suppress(FileNotFoundError):
                     found[path] = path.stat().st_size
         return found
+
+    def blocks(self):
+        """Return the numbers of what Spark keeps in memory and on disks now."""
+        return set(self.context._jsc.getPersistentRDDs().keySet())
 
     def __call__(self, frame, batch):
         self.sink(frame, batch)
         new = {path: size for path, size in self.files().items() if path not in self.before}
         self.bytes.append(sum(new.values()))
-        self.persisted.append(self.context._jsc.getPersistentRDDs().size())
+        self.persisted.append(len(self.blocks() - self.kept_before))
 
 
 @pytest.fixture
