@@ -121,7 +121,7 @@ class UnderWay:
                 watches = [call.watch for call in calls]
                 open_now = [each for watch in watches if (each := watch.opening) is not None]
                 # Runs of a job may go side by side: the oldest is the one to look at.
-                oldest = max(open_now, key=lambda each: each.age_s, default=None)
+                oldest = min(open_now, key=lambda each: each.began_s, default=None)
                 age.add_metric([sink], 0.0 if oldest is None else oldest.age_s)
                 limit_s = self._limits_s.get(sink) if oldest is None else oldest.limit_s
                 if limit_s is not None:
