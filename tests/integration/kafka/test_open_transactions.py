@@ -6,12 +6,14 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from uuid import uuid4
 
 import pytest
 from support.engines import RowsEngine
 from support.readers import values
 from support.rows import blocks, named
+from support.waiting import wait_until
 from support.writing import send_all, write
 
 from twophase.cli.main import run as command_line
@@ -140,7 +142,7 @@ def test_by_itself_it_watches_for_as_long_as_a_sink_waits(broker, wire, make_top
 
 @on_one_broker
 def test_a_job_at_work_is_left_alone(
-    broker, wire, transactions, make_topic, name, command, short_watch
+    broker, wire, transactions, make_topic, name, command, short_watch, monkeypatch
 ):
     """Rows come in while it is watched: it is left, by exit code 1, and commits all of them."""
     topic, stop = make_topic(broker), threading.Event()
@@ -153,11 +155,18 @@ def test_a_job_at_work_is_left_alone(
             send_all(sender, blocks(topic, rows))
             sent.extend(rows)
 
+    def until_it_has_moved(_seconds=None):
+        # The next one may have been sent before.
+        enough = len(sent) + 2
+        wait_until(lambda: len(sent) >= enough)
+
+    # However slow this machine is, the job gets to work between the two looks.
+    clock = SimpleNamespace(sleep=until_it_has_moved)
+    monkeypatch.setattr("twophase.cli.transactions.time", clock)
     worker = threading.Thread(target=work)
     worker.start()
     try:
-        while not sent:
-            stop.wait(0.01)
+        until_it_has_moved()
         code, said = command("abort", name.transactional_id, "--watch", short_watch, "--yes")
     finally:
         stop.set()
