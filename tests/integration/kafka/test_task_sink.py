@@ -33,7 +33,8 @@ from twophase.task_scope import OnLost
 
 SCRIPT = Path(__file__).parent / "task_driver.py"
 RESCALED = [(1, 2), (5, 2), (6, 5), (3, 1)]
-SHORT = {"kafka.transaction.timeout.ms": 1_000}
+# A batch that is held up for less is in time all the same.
+SHORT = {"kafka.transaction.timeout.ms": 5_000}
 
 
 @pytest.fixture(params=["kafka", pytest.param("kafka39", marks=pytest.mark.long)])
@@ -312,7 +313,7 @@ def test_timed_out_before_the_decision(stage_of):
     driver = stage.driver()
     with pytest.raises(InvalidState, match="1 of 1 transactions of the batch are not open"):
         driver.write(0, 1, after=wait)
-    stage.driver().write(0, 1, first_try=False)
+    replace(stage, options={}).driver().write(0, 1, first_try=False)
     assert stage.values() == expected((0, 1))
 
 
