@@ -1,6 +1,7 @@
 """Writing outside of transactions: idempotent senders, and senders that may lose, on brokers."""
 
 import threading
+import time
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -235,7 +236,8 @@ def test_a_lossy_sender_asks_the_leader_only(proxy, far, topic):
 
 def test_a_partition_that_is_gone_is_abandoned_and_the_others_written(broker, connect, make_topic):
     """A deleted topic costs one delivery timeout; its later rows are counted without a wait."""
-    wire = connect(broker.bootstrap_servers, delivery_timeout_ms=3_000, request_timeout_ms=1_500)
+    # Nothing is repeated by the clock before its time is up: without a producer id it would double.
+    wire = connect(broker.bootstrap_servers, delivery_timeout_ms=5_000, request_timeout_ms=5_000)
     gone, here = make_topic(broker), make_topic(broker)
     outlet = LossyOutlet(lambda: wire, 1)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
@@ -247,7 +249,7 @@ def test_a_partition_that_is_gone_is_abandoned_and_the_others_written(broker, co
     found = deliver(outlet, (*blocks(gone, named("c", 4)), *blocks(here, named("d", 4))))
     by_topic = {part.topic: (part.rows, part.failed_rows) for part in found}
     assert by_topic == {gone: (0, 7), here: (7, 0)}
-    assert f"{gone}-0: no block was acknowledged for 3000 ms" in str(outlet.error)
+    assert f"{gone}-0: no block was acknowledged for 5000 ms" in str(outlet.error)
     assert values(broker.bootstrap_servers, here) == named("b", 3) + named("d", 4)
 
 
@@ -273,10 +275,18 @@ def test_a_late_answer_of_an_abandoned_partition_changes_nothing(proxy, broker, 
     sender.send(blocks(topic, named("a", 3), partition=1)[0])
     sender.drain()
     held = proxy.on(ApiKey.PRODUCE, "response").hold(times=2)
-    # The second request is asked later, and so its time is not up when the block's is.
-    threading.Timer(1.5, proxy.cut_all).start()
+
+    def cut_later():
+        held.wait_caught(60)
+        # The second request is asked later, and so its time is not up when the block's is.
+        time.sleep(1.5)
+        proxy.cut_all()
+
+    cutting = threading.Thread(target=cut_later)
+    cutting.start()
     sender.send(blocks(topic, named("late", 3))[0])
     sender.drain()
+    cutting.join(60)
     assert sender.confirmed()[TopicPartition(topic, 0)] == (0, 0, 0)
     held.release()
     sender.send(blocks(topic, named("b", 3), partition=1)[0])
