@@ -9,6 +9,7 @@ import pytest
 from kafka.protocol.admin import AlterClientQuotasRequest
 from support.readers import read, values
 from support.rows import blocks, named, now_ms
+from support.waiting import wait_until
 from support.writing import send_all, write
 
 from twophase.errors import CommitRejected, RowRejected, StoreUnavailable
@@ -74,10 +75,9 @@ def test_backpressure_is_by_bytes(kafka, connect, transactional_id, make_topic):
     try:
         thread = threading.Thread(target=fill)
         thread.start()
-        deadline = time.monotonic() + 2
-        while len(taken) < 4 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        time.sleep(0.5)
+        wait_until(lambda: taken, 30)
+        # Time enough for more than may be taken.
+        time.sleep(2)
         assert 0 < sum(taken) <= 50_000
     finally:
         kafka.nodes[0].resume()
@@ -194,7 +194,8 @@ def test_a_closed_wire_is_noticed_at_once(kafka, connect, transactional_id, make
         sender.flush()
     with pytest.raises(StoreUnavailable, match="closed"):
         Transactions(wire).commit(identity)
-    assert time.monotonic() - began < 5
+    # Half of what a request waits for its answer, which is the shortest of its timeouts.
+    assert time.monotonic() - began < 15
 
 
 def test_a_peer_that_accepts_and_says_nothing(connect):
