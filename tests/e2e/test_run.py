@@ -1,5 +1,7 @@
 """`twophase run` in this process's Spark: rows once, mistakes in SQL, the end between batches."""
 
+import threading
+
 import pytest
 from support.pipelines import fill, kafka_to_kafka, run_here, with_dead_letters
 from support.readers import read, values
@@ -12,27 +14,39 @@ from twophase.pipeline.load import load_pipeline
 from twophase.pipeline.mistakes import PipelineWrong
 from twophase.pipeline.runner import ASKED, DRAINED
 from twophase.pipeline.stopping import Stop
+from twophase.spark.kafka_sink import KafkaSink
 from twophase.spark.pipeline_query import start_query
 
 
-def test_kafka_over_sql_to_kafka(spark, kafka, make_topic, tmp_path):
+def test_kafka_over_sql_to_kafka(spark, kafka, make_topic, tmp_path, monkeypatch):
     """Each row once; asked for the end in mid-batch, that batch is finished and no other begins."""
     servers, source, target = kafka.bootstrap_servers, make_topic(kafka), make_topic(kafka, 2)
     fill(servers, source, range(50))
     path = kafka_to_kafka(tmp_path, servers, source, target, rows_per_batch=10)
-    stop = Stop()
+    stop, write = Stop(), KafkaSink.__call__
+    is_under_way, is_stopping = threading.Event(), threading.Event()
 
-    def at_first_batch(event):
+    def second_waits(sink, frame, batch):
+        if batch == 1:
+            is_under_way.set()
+            assert is_stopping.wait(60)
+        write(sink, frame, batch)
+
+    def in_mid_batch(event):
         if isinstance(event, BatchDone) and not stop.asked:
+            assert is_under_way.wait(60)
             stop.ask()
+        if isinstance(event, Stopping):
+            is_stopping.set()
 
-    ended, told = run_here(path, spark, stop, at_first_batch, available_now=False)
-    assert (ended.why, ended.rows) == (ASKED, 10 * (ended.batch + 1))
-    assert 0 <= ended.batch < 4
+    with monkeypatch.context() as patched:
+        patched.setattr(KafkaSink, "__call__", second_waits)
+        ended, told = run_here(path, spark, stop, in_mid_batch, available_now=False)
+    assert (ended.why, ended.rows, ended.batch) == (ASKED, 20, 1)
     assert (tmp_path / "checkpoint" / "commits" / str(ended.batch)).exists()
     assert list(ended.offsets.values()) == [{source: {"0": ended.rows}}]
     assert isinstance(told[0], Started)
-    assert any(isinstance(event, Stopping) for event in told)
+    assert [event.batch for event in told if isinstance(event, Stopping)] == [1]
     assert len(values(servers, target)) == ended.rows
 
     ended, told = run_here(path, spark)
