@@ -92,7 +92,7 @@ def test_three_nodes_survive_one(three, make_topic):
     """With one of three nodes killed a topic stays writable; restarted it is in sync again."""
     topic = make_topic(three)
     victim = three.nodes[1]
-    assert in_sync(three, topic) == {1, 2, 3}
+    wait_until(lambda: in_sync(three, topic) == {1, 2, 3})
     assert minimum_in_sync(three, topic) == "2"
     victim.kill()
     write(three, topic)
