@@ -414,12 +414,12 @@ def test_a_driver_frozen_with_the_lock(sink):
     """The server ends its transaction, and the next driver gets through."""
     write(sink.scope(), 0, *numbered(1))
     with psycopg.connect(sink.url) as frozen:
-        for each in careful("1s"):
-            frozen.execute(each)
-        frozen.execute(f"SELECT 1 FROM {MARKERS} WHERE name = %s FOR UPDATE", [sink.name])
+        takes = f"SELECT 1 FROM {MARKERS} WHERE name = '{sink.name}' FOR UPDATE"
         began_s = time.monotonic()
+        # In one message: the server's patience begins where it waits for the next one.
+        frozen.execute(";".join([*careful("1s"), takes]))
         write(sink.scope(), 1, *numbered(2))
-        assert 0.5 < time.monotonic() - began_s < 20
+        assert 0.9 < time.monotonic() - began_s < 60
         with pytest.raises(psycopg.Error):
             frozen.execute("SELECT 1")
     assert sink.rows() == numbered(1, 2)
@@ -657,7 +657,7 @@ def test_an_attempt_that_is_still_copying(sink):
         assert ended.outcome is Outcome.COMMITTED
         (stays,) = sink.stages()
         warned = [ended.warnings, write(scope, 1, *numbered(2), first_try=True).warnings]
-        assert time.monotonic() - began_s < 10
+        assert time.monotonic() - began_s < 60
         for (warning,) in warned:
             assert warning.startswith(f"the staging table {stays} stays for now")
         copies[0][0].__exit__(None, None, None)
@@ -921,7 +921,7 @@ def in_thread(act):
 
 def test_a_driver_frozen_in_its_commit_wakes_up(sink, monkeypatch):
     """A new one has written the batch meanwhile: fenced, and nothing is doubled."""
-    monkeypatch.setattr(batch_scope, "_CAREFUL", careful("1s"))
+    monkeypatch.setattr(batch_scope, "_CAREFUL", careful("4s"))
     has_lock = threading.Event()
 
     class Frozen(Target):
