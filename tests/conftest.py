@@ -21,9 +21,12 @@ settings.load_profile("any")
 
 
 def pytest_configure() -> None:
-    """Give each worker ports of its own: one that is kept for a proxy looks free to the others."""
+    """Give each worker ports of its own: one that is kept for a proxy looks free to the others.
+
+    And to the commands that tests run, which take theirs from 15000 on.
+    """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 4
-    ports._FIRST, ports._LAST = 15_000 + 4_000 * worker, 19_000 + 4_000 * worker
+    ports._FIRST, ports._LAST = 5_000 + 2_500 * worker, 7_500 + 2_500 * worker
 
 
 @pytest.fixture(scope="module", autouse=True)
