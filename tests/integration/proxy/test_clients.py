@@ -3,7 +3,6 @@
 import contextlib
 import struct
 import threading
-import time
 import uuid
 
 import pytest
@@ -86,9 +85,7 @@ def test_acks_0_passes_without_answer(kafka, make_topic, proxy, written):
     assert producer.flush(30) == 0
     producer.list_topics(topic, timeout=10)
 
-    deadline = time.monotonic() + 10
-    while len(written(topic)) < 20:
-        assert time.monotonic() < deadline
+    wait_until(lambda: len(written(topic)) == 20)
     assert proxy.passed(ApiKey.PRODUCE, "response") == 0
 
 
@@ -212,12 +209,12 @@ def test_clients_of_three_nodes_stay_with_the_proxy(private_kafka, make_topic):
 def test_large_blocks_pass(kafka, make_topic, proxy):
     """Requests of a megabyte go through whole, and the broker stores what was sent."""
     topic = make_topic(kafka, max_message_bytes=2_000_000)
-    producer = confluent(proxy, message_max_bytes=2_000_000, request_timeout_ms=20_000)
+    # No request is repeated by the clock: a question behind twenty megabytes waits for them.
+    patient = {"request_timeout_ms": 60_000, "socket_timeout_ms": 60_000}
+    producer = confluent(proxy, message_max_bytes=2_000_000, **patient)
     value = struct.pack(">q", 7) * 120_000
-    started = time.monotonic()
     for _ in range(20):
         producer.produce(topic, value)
-    assert producer.flush(60) == 0
+    assert producer.flush(30) == 0
 
     assert proxy.passed(ApiKey.PRODUCE) == 20
-    assert time.monotonic() - started < 30
