@@ -68,9 +68,11 @@ def of(parts, places):
 
 
 def test_each_partition_has_one_sender(
-    broker, wire, transactions, transactional_id, topic, parts, senders
+    broker, wire, transactions, transactional_id, topic, parts, senders, monkeypatch
 ):
     """Two senders, each with connections of its own; every row once, in order."""
+    # A batch does not wait longer than it gains; here the second connection is the point.
+    monkeypatch.setattr("twophase.kafka.wire._BESIDE_MS", 60_000)
     identity, summary = transactions.own(transactional_id), summarise(parts)
     sent = send_shared(wire, identity, summary, lambda places: of(parts, places), {})
     assert sent == summary
