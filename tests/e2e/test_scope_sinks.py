@@ -30,7 +30,6 @@ def ids(url, table):
     return [number for (number,) in found]
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("scope", ["task", "batch"])
 def test_rows_that_are_not_light_do_not_meet_themselves(
     scope, spark, postgres_url, table, tmp_path

@@ -61,7 +61,7 @@ def make_sink(server, tmp_path):
     return lambda: Sink(server.url, tmp_path)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 def test_each_driver_dies_a_step_later(make_sink):
     """One after another on one sink, until one lives to its end."""
     sink = make_sink()
