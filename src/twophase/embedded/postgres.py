@@ -36,6 +36,8 @@ _PLACES: Final = (
 _OTHERWISE: Final = "install PostgreSQL 13 or newer, or set TWOPHASE_POSTGRES_URL for the tests"
 _START_TIMEOUT_S: Final = 60.0
 _POLL_S: Final = 0.05
+# What the server says last where processes of another one still have the memory of its data.
+_OLD_ONES: Final = "Terminate any old server processes"
 _SETTINGS: Final = {
     "listen_addresses": HOST,
     "unix_socket_directories": "",
@@ -98,17 +100,23 @@ class EmbeddedPostgres:
             part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")
         ]
         command = [str(self._bin / "postgres"), "-D", str(self._data), "-p", str(self._port)]
-        self._launched = launch(self._as_user([*command, *options]), self._console, self._folder)
+        command = self._as_user([*command, *options])
+        self._launched = launch(command, self._console, self._folder)
         deadline = time.monotonic() + _START_TIMEOUT_S
         while not _answers(self._port):
-            if time.monotonic() > deadline or not self._launched.jvm.alive:
+            alive, late = self._launched.jvm.alive, time.monotonic() > deadline
+            if not alive and not late and _OLD_ONES in self._last_line():
+                # Those of a server that was killed end by themselves, each as it gets to it.
+                self._launched.guardian.wait(_START_TIMEOUT_S)
+                self._launched = launch(command, self._console, self._folder)
+            elif late or not alive:
                 raise SetupError(
                     f"PostgreSQL did not start within {_START_TIMEOUT_S:.0f} s: {self._last_line()}"
                 )
             time.sleep(_POLL_S)
 
     def kill(self) -> None:
-        """Kill the server with -9, and wait until all of its processes are gone."""
+        """Kill the server with -9; its other processes end by themselves."""
         if self._launched is None:
             return
         self._launched.jvm.send(signal.SIGKILL)

@@ -4,9 +4,11 @@ import os
 import platform
 import pwd
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -119,6 +121,25 @@ def test_none_can_be_had_for_this_machine(temporary, monkeypatch):
     with pytest.raises(SetupError, match="no PostgreSQL server is on this machine, and one can"):
         EmbeddedPostgres().__enter__()
     assert list(temporary.iterdir()) == []
+
+
+@LINUX
+def test_a_process_of_it_that_outlives_a_kill():
+    """It is waited for: another server is not let at the data before."""
+    with EmbeddedPostgres() as server, psycopg.connect(server.url) as connection:
+        late = ProcessIdentity.of(connection.info.backend_pid)
+        late.send(signal.SIGSTOP)
+        wait_until(lambda: late.paused)
+        server.kill()
+        waking = threading.Timer(2, late.send, [signal.SIGCONT])
+        waking.start()
+        try:
+            server.start()
+        finally:
+            late.send(signal.SIGCONT)
+            waking.cancel()
+        assert not late.alive
+        assert ask(server.url, "SELECT 1") == 1
 
 
 @LINUX
