@@ -15,6 +15,7 @@ from twophase.commit.effects import (
     ExecutePlan,
     Finished,
     Own,
+    PeekMarker,
     Prepare,
     Raise,
     Reacquire,
@@ -34,6 +35,7 @@ from twophase.commit.events import (
     Interrupted,
     LastTransactionSeen,
     MarkerFailed,
+    MarkerPeeked,
     MarkerRead,
     MarkerUnread,
     MarkerWritten,
@@ -75,6 +77,9 @@ class ReacquireStopped(Exception):
 
 class Store(Protocol):
     """One sink's transactions and marker."""
+
+    def peek_marker(self) -> Marker | Unreadable | None:
+        """Return the marker as it was committed last, whatever is open; wait for nothing."""
 
     def describe_last(self) -> LastTransaction:
         """Return how the id's last transaction ended, and change nothing."""
@@ -142,10 +147,12 @@ def write_batch(
     return effect
 
 
-def _perform(  # noqa: PLR0911 - a table
+def _perform(  # noqa: C901, PLR0911 - a table
     effect: Effect, store: Store, engine: Engine, watch: Watch
 ) -> Event:
     match effect:
+        case PeekMarker():
+            return _peek_marker(store)
         case DescribeLast():
             return LastTransactionSeen(store.describe_last())
         case Own():
@@ -182,6 +189,14 @@ def _reacquire(store: Store, identity: Any) -> Event:
         return FencedOff(error)
     except ReacquireStopped as stopped:
         return ReacquireFailed(stopped.error, stopped.last, stopped.identity)
+
+
+def _peek_marker(store: Store) -> Event:
+    try:
+        return MarkerPeeked(store.peek_marker())
+    except StoreUnavailable:
+        # Whether the batch is refused is decided again once the id is taken.
+        return MarkerPeeked(None)
 
 
 def _read_marker(store: Store) -> Event:

@@ -29,6 +29,7 @@ from twophase.spark.kafka_sink import KafkaSink
 from twophase.verify.history import FaultInjected, HistoryFile
 
 STEPS = {
+    "peek_marker": (KafkaStore, "peek_marker"),
     "describe_last": (KafkaStore, "describe_last"),
     "own": (KafkaStore, "own"),
     "read_marker": (KafkaStore, "read_marker"),

@@ -7,7 +7,7 @@ from .support_trials import RUN_S, said, until
 # Where the driver dies, in which batch at the earliest; each run goes on where the last one fell.
 OWNING = [
     (when, step, 0)
-    for step in ("describe_last", "own", "read_marker")
+    for step in ("peek_marker", "describe_last", "own", "read_marker")
     for when in ("before", "after")
 ]
 WRITING = [

@@ -93,10 +93,15 @@ def test_two_queries_on_one_sink_id(scope, shared, kafka, open_trial, tmp_path):
 
 @pytest.mark.long
 @pytest.mark.timeout(400)
-def test_a_second_query_beside_one_at_work_in_task_scope(kafka, open_trial):
-    """Expected: it is refused at its start by the first one's name, which goes on undisturbed."""
-    trial = open_trial(kafka, options={"scope": "task"})
-    trial.start_until("sent", faults=[[*SENT["task"], 1, "wait at sent"]])
+@scopes
+def test_a_second_query_beside_one_at_work(scope, broker, open_trial):
+    """Expected: it is refused at its start by the first one's name, which goes on undisturbed.
+
+    The first one has rows of a batch with the brokers, and writes that batch and all later ones
+    without an error, each at its first attempt.
+    """
+    trial = open_trial(broker, options={"scope": scope})
+    trial.start_until("sent", faults=[[*SENT[scope], 1, "wait at sent"]])
     left = trial.open_ids()
     assert left
     other = trial.another_driver("other query", checkpoint=str(trial.folder / "other"))
@@ -104,8 +109,9 @@ def test_a_second_query_beside_one_at_work_in_task_scope(kafka, open_trial):
     assert trial.open_ids() == left
     trial.open("sent")
     assert trial.driver.wait(RUN_S) == 0, trial.driver.last_words()
-    ended = [each for each in trial.outcomes() if each[1] != "failed"]
-    assert ended == [(batch, "committed") for batch in range(trial.batches_planned())]
+    written = [each for each in trial.records() if each["outcome"] != "failed"]
+    ended = [(each["batch"], each["outcome"], each["attempts"]) for each in written]
+    assert ended == [(batch, "committed", 1) for batch in range(trial.batches_planned())]
     trial.check()
 
 

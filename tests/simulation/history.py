@@ -10,7 +10,7 @@ from simulation.process import Interruption, Process
 from simulation.spark import PARTITIONS, TASKS, Query
 from simulation.wire import MOVED
 
-from twophase.commit.marker import Marker
+from twophase.commit.marker import Marker, read_marker
 from twophase.errors import Fenced, MarkerMissing, ProtocolViolation, RecoveryError
 
 FAULTY_STEPS = 300
@@ -18,7 +18,7 @@ HEALTHY_STEPS = 4_000
 # A refusal that comes again and again is for good: only a person can go on.
 REFUSALS_MAX = 3
 TAMPERINGS = (None, None, None, "delete", "overwrite", "roll back", "lose offsets")
-MOMENTS = (None, "Own", "ReadMarker", "Commit", "Reacquire")
+MOMENTS = (None, "PeekMarker", "Own", "ReadMarker", "Commit", "Reacquire")
 # What the network does not touch.
 SILENT = ("effect", "step")
 
@@ -87,6 +87,8 @@ class History:
             self.tamper_at, self.tamper_on = 0, self.rng.choice(("Own", "ReadMarker"))
         self.outage_steps = 0
         self.stranger_at = self.rng.randrange(FAULTY_STEPS) if self.rng.random() < 0.15 else None
+        # At any time, or while the marker is in a transaction that is about to be committed.
+        self.stranger_on = self.rng.choice((None, "Commit"))
         self.holders = {}
         self.processes = []
         self.late = []
@@ -151,7 +153,7 @@ class History:
 
     def stalls(self, process):
         """Whether a process hangs for a while, and others overtake it."""
-        looked = process.effect in {"DescribeLast", "Own"} and self.crowd > 1
+        looked = process.effect in {"PeekMarker", "DescribeLast", "Own"} and self.crowd > 1
         if process.stalled_steps == 0 and self.happens(0.1 if looked else self.stall_chance):
             process.stalled_steps = self.rng.choice((10, 20, 40))
         if process.stalled_steps == 0:
@@ -178,6 +180,13 @@ class History:
 
     def told(self, process, call, answer):
         """What a process learns by an answer, for the oracle."""
+        if call[0] == "peek":
+            # Without an answer it could not know, nor where somebody has changed the marker since.
+            answered = answer not in {None, MOVED, Interruption}
+            process.warned &= answered and self.is_foreign(process, answer[1])
+        if call[0] == "init" and process.effect == "Own" and process.warned:
+            owner = process.query.owner
+            self.violations.append(f"{owner} took the id, and the marker said that it is another's")
         if answer in {None, MOVED, Interruption}:
             return
         if call[0] == "look" and process.effect == "DescribeLast":
@@ -204,6 +213,12 @@ class History:
         else:
             self.faults.reacquired(process.generation, owner[0])
         return True
+
+    @staticmethod
+    def is_foreign(process, marker):
+        """Whether a marker says that the sink is another query's."""
+        found = read_marker(marker[1], marker[0]) if marker is not None else None
+        return isinstance(found, Marker) and found.owner != process.query.owner
 
     def perform(self, call):
         """Carry a request to the broker and its answer back, or not."""
@@ -248,15 +263,20 @@ class History:
 
     def person(self, step):
         """What people do: start another query under the same id, tamper, restore a checkpoint."""
-        if step == self.stranger_at:
+        if self.stranger_at is not None and step >= self.stranger_at and self.at(self.stranger_on):
+            self.stranger_at = None
             self.queries.append(Query("stranger"))
             self.start(self.queries[1])
         if self.tampering is None or self.tampered or step < self.tamper_at:
             return
-        if self.tamper_on and all(process.effect != self.tamper_on for process in self.processes):
+        if not self.at(self.tamper_on):
             return
         if self.tampering != "delete" or self.lets_delete():
             self.tamper()
+
+    def at(self, effect):
+        """Whether somebody is about to do this; None for any time."""
+        return effect is None or any(process.effect == effect for process in self.processes)
 
     def lets_delete(self):
         """Whether the marker may be deleted now."""

@@ -10,6 +10,7 @@ from greenlet import getcurrent, greenlet
 from simulation.spark import RunEndedError
 from simulation.wire import SimulatedWire
 
+from twophase.commit.events import BatchArrived
 from twophase.commit.naming import SinkName
 from twophase.commit.recovery import Batch
 from twophase.errors import Fenced, RecoveryError, TwoPhaseError
@@ -33,6 +34,9 @@ class Noted:
         self.machine, self.process = machine, process
 
     def handle(self, event):
+        if isinstance(event, BatchArrived):
+            process = self.process
+            process.warned = process.history.is_foreign(process, process.history.broker.marker)
         effect = self.machine.handle(event)
         self.process.effect = type(effect).__name__
         self.process.ask(("effect", self.process.effect))
@@ -48,7 +52,7 @@ class Process:
         self.wire = SimulatedWire(self, history.version)
         self.machine = Noted(parts.machine(), self)
         self.store = parts.store(self.wire, SinkName("sink"), "topic")
-        self.dead = self.unread = self.doomed = False
+        self.dead = self.unread = self.doomed = self.warned = False
         self.answer = self.effect = None
         self.held, self.number = (-1, -1), 0
         self.done = self.generation = self.fences = self.stalled_steps = 0

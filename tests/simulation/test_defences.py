@@ -8,10 +8,11 @@ from simulation.engine import Engine, summed
 from simulation.parts import Shipped, machine_with, sink_with
 from simulation.seeds import DEFAULT_SEEDS, first_harm
 
-from twophase.commit import acts, events, notes
+from twophase.commit import acts, events, memory, notes
 from twophase.commit.machine import Row, State
+from twophase.commit.marker import Marker
 from twophase.commit.memory import always
-from twophase.commit.recovery import LastTransaction
+from twophase.commit.recovery import Decision, LastTransaction
 from twophase.commit.summary import Summary
 from twophase.errors import CommitOutcomeUnknown
 from twophase.kafka.admin import TransactionState, describe_transaction
@@ -58,6 +59,70 @@ class WithoutMarkerCheck(Shipped):
             lambda m, e: replace(notes.reacquired(m, e), doubtful=True),
             acts.send,
             State.SENDING,
+        ),
+    )
+
+
+class WithoutPeek(Shipped):
+    """Takes the id whatever the marker says, and is refused afterwards."""
+
+    machine = machine_with(
+        Row(
+            State.NEW,
+            events.BatchArrived,
+            always,
+            notes.run_began,
+            acts.describe_last,
+            State.DESCRIBING,
+        )
+    )
+
+
+class PeekingStably(KafkaStore):
+    """Waits for the end of the transaction that an owner at work has open."""
+
+    def peek_marker(self):
+        return self.read_marker()
+
+
+class RefusingByAMissingMarker(Shipped):
+    """Takes what the peek does not show for something that is not there."""
+
+    machine = machine_with(
+        Row(
+            State.PEEKING,
+            events.MarkerPeeked,
+            memory.refused,
+            notes.decision_refused,
+            acts.stop,
+            State.FAILED,
+        )
+    )
+
+
+def seen_before(known, event):
+    return isinstance(event.marker, Marker) and known.verdict(event.marker) is Decision.RUN
+
+
+class BelievingThePeek(Shipped):
+    """Reads the marker no more where the peek has shown one of a batch before."""
+
+    machine = machine_with(
+        Row(
+            State.PEEKING,
+            events.MarkerPeeked,
+            seen_before,
+            lambda m, _: replace(m, settled=True),
+            acts.describe_last,
+            State.DESCRIBING,
+        ),
+        Row(
+            State.OWNING,
+            events.Owned,
+            lambda m, _: m.settled,
+            lambda m, e: replace(notes.owned(m, e), prepares=1),
+            acts.prepare,
+            State.PREPARING,
         ),
     )
 
@@ -166,6 +231,7 @@ class TakingUnknownForDone(Shipped):
     )
 
 
+TAKEN = "took the id, and the marker said"
 ROWS = r"is there twice|is not whole|is not there|lost or should not be there"
 
 
@@ -176,6 +242,10 @@ ROWS = r"is there twice|is not whole|is not there|lost or should not be there"
         (ReacquiringByOwning, "took the id back"),
         (ReacquiringByOwning, ROWS),
         (WithoutMarkerCheck, ROWS),
+        (WithoutPeek, TAKEN),
+        (PeekingStably, TAKEN),
+        (RefusingByAMissingMarker, "refused without a cause"),
+        (BelievingThePeek, ROWS),
         (WithoutOffsetsHash, ROWS),
         (WithoutRunId, "refused without a cause|fenced although"),
         (WithoutManifest, ROWS),

@@ -29,7 +29,7 @@ class Coordinators:
         self.asked = defaultdict(int)
         self.fault = None
 
-    def coordinator(self, _kind, key):
+    def coordinator(self, _kind, key, _limit_ms=None):
         return key
 
     def forget_coordinator(self, _kind, _key):

@@ -65,7 +65,7 @@ class SimulatedWire:
             max_block_ms=MAX_BLOCK_MS, transaction_timeout_ms=process.timeout_ms
         )
 
-    def coordinator(self, _kind, _key):
+    def coordinator(self, _kind, _key, _limit_ms=None):
         return 0
 
     def forget_coordinator(self, _kind, _key):
@@ -188,5 +188,5 @@ TRANSLATIONS = {
         lambda r: ("commit_offset", identity_of(r), marker_in(r)),
         offset_committed,
     ),
-    OffsetFetchRequest: (lambda _: ("fetch",), fetched),
+    OffsetFetchRequest: (lambda r: ("fetch" if r.require_stable else "peek",), fetched),
 }

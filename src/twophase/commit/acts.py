@@ -6,6 +6,11 @@ from twophase.commit.memory import Memory
 from twophase.errors import ProtocolViolation
 
 
+def peek_marker(_known: Memory) -> effects.PeekMarker:
+    """Learn whether the id must be left alone."""
+    return effects.PeekMarker()
+
+
 def describe_last(_known: Memory) -> effects.DescribeLast:
     """Look before the id is taken."""
     return effects.DescribeLast()

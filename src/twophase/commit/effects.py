@@ -7,6 +7,14 @@ from twophase.commit.summary import Summary
 
 
 @dataclass(frozen=True, slots=True)
+class PeekMarker:
+    """Read the marker as it was committed last, whatever is open; wait for nothing, change nothing.
+
+    It may be older than what is true, so it can refuse a batch and never say that it is written.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class DescribeLast:
     """Ask how the id's last transaction ended, and change nothing."""
 
@@ -101,7 +109,8 @@ class Raise:
 
 
 Effect = (
-    DescribeLast
+    PeekMarker
+    | DescribeLast
     | Own
     | Reacquire
     | ReadMarker

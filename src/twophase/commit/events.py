@@ -19,6 +19,13 @@ class BatchArrived:
 
 
 @dataclass(frozen=True, slots=True)
+class MarkerPeeked:
+    """The marker as it was committed last; None also where it was not to be had at once."""
+
+    marker: Marker | Unreadable | None
+
+
+@dataclass(frozen=True, slots=True)
 class LastTransactionSeen:
     """How the id's last transaction had ended, asked before the id was taken."""
 
@@ -169,6 +176,7 @@ class Interrupted:
 
 Event = (
     BatchArrived
+    | MarkerPeeked
     | LastTransactionSeen
     | Owned
     | MarkerRead

@@ -6,7 +6,7 @@ store, so every order of crashes, lost answers and rivals can be played through 
 
 One call for one batch takes this way:
 
-    BatchArrived: DescribeLast, Own, ReadMarker; then one of
+    BatchArrived: PeekMarker, DescribeLast, Own, ReadMarker; then one of
       Prepare, Send, WriteMarker, Commit, ReadBack    the batch is not in the topic
       ExecutePlan                                     it is there already
       Raise                                           a person must decide
@@ -15,6 +15,11 @@ One call for one batch takes this way:
   marker: read before, an older writer could still commit after the reading. How the last
   transaction ended is asked before, because owning wipes it out; it is the second witness where the
   marker is gone.
+- **A start that will be refused takes nothing**: a second query that was given the sink id by
+  mistake must not stop the first. So the marker is peeked at before the id is taken. What is seen
+  may be older than what is true; so it is used for a refusal only that no later marker of the sink
+  turns around, and never says that a batch is written or is not. Where it says nothing, or is not
+  to be had at once, the run begins all the same.
 - **Within a run** the identity that came with the last commit is used at once. Where none came, the
   old one is re-acquired, and the marker read, as after every new identity.
 - **A sink without a marker gets one first**, of the batch before, without rows. Otherwise a first
@@ -56,6 +61,7 @@ class State(Enum):
     READY = auto()
     FAILED = auto()
     FENCED = auto()
+    PEEKING = auto()
     DESCRIBING = auto()
     OWNING = auto()
     REACQUIRING = auto()
@@ -71,7 +77,8 @@ class State(Enum):
 
 
 NEW, READY, FAILED, FENCED = State.NEW, State.READY, State.FAILED, State.FENCED
-DESCRIBING, OWNING, REACQUIRING = State.DESCRIBING, State.OWNING, State.REACQUIRING
+PEEKING, DESCRIBING = State.PEEKING, State.DESCRIBING
+OWNING, REACQUIRING = State.OWNING, State.REACQUIRING
 READING, FOUNDING, FOUNDING_COMMIT = State.READING, State.FOUNDING, State.FOUNDING_COMMIT
 EXECUTING, PREPARING, SENDING = State.EXECUTING, State.PREPARING, State.SENDING
 MARKING, COMMITTING, CHECKING = State.MARKING, State.COMMITTING, State.CHECKING
@@ -91,8 +98,17 @@ class Row(NamedTuple):
 
 
 TABLE: Final[tuple[Row, ...]] = (
-    # A run begins: look, own, read, decide.
-    Row(NEW, events.BatchArrived, always, notes.run_began, acts.describe_last, DESCRIBING),
+    # A run begins: leave the id alone if the batch is refused already; look, own, read, decide.
+    Row(NEW, events.BatchArrived, always, notes.run_began, acts.peek_marker, PEEKING),
+    Row(
+        PEEKING,
+        events.MarkerPeeked,
+        memory.refused_already,
+        notes.decision_refused,
+        acts.stop,
+        FAILED,
+    ),
+    Row(PEEKING, events.MarkerPeeked, always, notes.nothing_new, acts.describe_last, DESCRIBING),
     Row(DESCRIBING, events.LastTransactionSeen, always, notes.last_seen, acts.own, OWNING),
     Row(OWNING, events.Owned, always, notes.owned, acts.read_marker, READING),
     # The decision; after any failure and doubt it is made anew.
@@ -199,8 +215,8 @@ TABLE: Final[tuple[Row, ...]] = (
             events.BatchArrived,
             memory.another_run,
             notes.run_began,
-            acts.describe_last,
-            DESCRIBING,
+            acts.peek_marker,
+            PEEKING,
         )
         for state in (READY, FAILED, FENCED)
     ),
@@ -216,12 +232,7 @@ TABLE: Final[tuple[Row, ...]] = (
     Row(READY, events.BatchArrived, always, notes.prepare_begins_at_once, acts.prepare, PREPARING),
     Row(FAILED, events.BatchArrived, memory.another_batch, notes.gap_refused, acts.stop, FAILED),
     Row(
-        FAILED,
-        events.BatchArrived,
-        memory.not_owned,
-        notes.batch_began,
-        acts.describe_last,
-        DESCRIBING,
+        FAILED, events.BatchArrived, memory.not_owned, notes.batch_began, acts.peek_marker, PEEKING
     ),
     Row(FAILED, events.BatchArrived, always, notes.batch_began, acts.reacquire, REACQUIRING),
     Row(FENCED, events.BatchArrived, always, notes.nothing_new, acts.stop, FENCED),

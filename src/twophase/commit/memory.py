@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from twophase.commit.events import BatchArrived, Committed, MarkerRead, Prepared, Sent
+from twophase.commit.events import BatchArrived, Committed, MarkerPeeked, MarkerRead, Prepared, Sent
 from twophase.commit.marker import Marker, Unreadable
 from twophase.commit.recovery import Batch, Decision, LastTransaction, decide
 from twophase.commit.summary import Summary
@@ -112,9 +112,17 @@ def not_owned(memory: Memory, _event: BatchArrived) -> bool:
     return memory.identity is None
 
 
-def refused(memory: Memory, event: MarkerRead) -> bool:
+def refused(memory: Memory, event: MarkerRead | MarkerPeeked) -> bool:
     """Whether the decision is a refusal."""
     return isinstance(memory.verdict(event.marker), RecoveryError)
+
+
+def refused_already(memory: Memory, event: MarkerPeeked) -> bool:
+    """Whether a marker is there that refuses the batch, as every later one of the sink will.
+
+    One that is missing or unreadable does not count: a commit under way may bring the next one.
+    """
+    return isinstance(event.marker, Marker) and refused(memory, event)
 
 
 def written_by_this_call(memory: Memory, event: MarkerRead) -> bool:

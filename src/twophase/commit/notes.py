@@ -9,6 +9,7 @@ from twophase.commit.events import (
     Committed,
     Interrupted,
     LastTransactionSeen,
+    MarkerPeeked,
     MarkerRead,
     MarkerUnread,
     MarkerWritten,
@@ -247,7 +248,7 @@ def given_up_after_commit(memory: Memory, event: Interrupted) -> Memory:
     return replace(memory, error=event.error, asked=True, last=LastTransaction.COMMITTED)
 
 
-def decision_refused(memory: Memory, event: MarkerRead) -> Memory:
+def decision_refused(memory: Memory, event: MarkerRead | MarkerPeeked) -> Memory:
     """Keep the refusal to raise."""
     verdict = memory.verdict(event.marker)
     if not isinstance(verdict, RecoveryError):

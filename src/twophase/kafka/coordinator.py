@@ -27,7 +27,8 @@ class Question:
     have acted on (`asked_before`: in an earlier call): a later refusal of it proves nothing.
     `once`: a repeat would not mean the same any more, so the asker has to look before it; every
     ask without a decision is `Unsettled`. `alone`: one without an answer is, because it could be
-    acted on long after a repeat of it. `topics` and `group` are those that it is about, for a
+    acted on long after a repeat of it. `limit_ms` is how long to go on asking, where that is not
+    `kafka.max.block.ms`. `topics` and `group` are those that it is about, for a
     missing right to be said by name.
     """
 
@@ -42,6 +43,7 @@ class Question:
     asked_before: bool = False
     once: bool = False
     alone: bool = False
+    limit_ms: int | None = None
     topics: tuple[str, ...] = ()
     group: str | None = None
 
@@ -107,14 +109,15 @@ class Asking:
 
     def out_of_time(self, limit_ms: int) -> TwoPhaseError:
         """Return the error for a question that stayed open."""
-        said = f"nothing was decided within {limit_ms} ms (kafka.max.block.ms)"
+        setting = " (kafka.max.block.ms)" if self._question.limit_ms is None else ""
+        said = f"nothing was decided within {limit_ms} ms{setting}"
         return self.refusal(StoreUnavailable, f"{said}, last: {self._last}")
 
 
 def settle(wire: Wire, question: Question) -> Any:
     """Return the answer once every code in it is zero; raise what the first other one means."""
     asking = Asking(question)
-    limit_ms = wire.options.max_block_ms
+    limit_ms = question.limit_ms or wire.options.max_block_ms
     clock = wire.clock
     deadline = clock.now_s() + limit_ms / 1000
     pause_s = _FIRST_PAUSE_S
@@ -123,7 +126,7 @@ def settle(wire: Wire, question: Question) -> Any:
             raise asking.refusal(StoreUnavailable, "the connection to the brokers is closed")
         asked = False
         try:
-            node = wire.coordinator(question.kind, question.key)
+            node = wire.coordinator(question.kind, question.key, limit_ms)
             asked = True
             answer = wire.ask(question.request(), node)
         except StoreUnavailable as error:

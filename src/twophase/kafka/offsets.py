@@ -113,12 +113,18 @@ def _add_group(wire: Wire, identity: Identity, group: str) -> None:
 
 
 def read_offsets(
-    wire: Wire, group: str, partitions: Iterable[TopicPartition]
+    wire: Wire,
+    group: str,
+    partitions: Iterable[TopicPartition],
+    *,
+    stable: bool = True,
+    limit_ms: int | None = None,
 ) -> dict[TopicPartition, CommittedOffset]:
     """Return what a group has committed, leaving out partitions without an offset.
 
-    Waits while a transaction that writes these offsets is being ended (require_stable), because
-    the answer would otherwise depend on how far the broker has got.
+    Waits while a transaction that writes these offsets is open or being ended (require_stable),
+    because the answer would otherwise depend on how far the broker has got. Without `stable` it is
+    what was committed last, however long a transaction stays open. `limit_ms` bounds the asking.
     """
     wanted = set(partitions)
     by_topic: dict[str, list[int]] = defaultdict(list)
@@ -130,7 +136,7 @@ def read_offsets(
         return OffsetFetchRequest(
             group_id=group,
             topics=[topic_of(name=name, partition_indexes=p) for name, p in by_topic.items()],
-            require_stable=True,
+            require_stable=stable,
             min_version=7,  # the first with require_stable, and the last with one group only
             max_version=7,
         )
@@ -150,6 +156,7 @@ def read_offsets(
             table=answers.OFFSET_FETCH,
             ids={"group": group},
             topics=tuple(by_topic),
+            limit_ms=limit_ms,
         ),
     )
     return committed_in(answer)

@@ -174,7 +174,8 @@ def _id_state(seen: TransactionDescription | None, now_ms: int) -> IdState:
 def _next_start(marker: MarkerState, seen: TransactionDescription | None) -> tuple[str, ...]:
     said: list[str] = []
     if seen is not None and seen.state is TransactionState.ONGOING:
-        said.append("a start stops the driver that has a transaction open, and aborts it")
+        start = "a start that is not refused" if marker.state == READABLE else "a start"
+        said.append(f"{start} stops the driver that has a transaction open, and aborts it")
     if marker.state == READABLE:
         said += _with_marker(marker)
     elif marker.state == UNREADABLE:

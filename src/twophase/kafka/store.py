@@ -30,6 +30,8 @@ _log = logging.getLogger("twophase")
 
 _PAUSE_S = 0.02
 _END_EVERY_S = 10.0
+# Long enough for a coordinator that has moved; a start without the peek is as right as one with it.
+_PEEK_MS = 2_000
 
 
 class KafkaStore:
@@ -58,6 +60,18 @@ class KafkaStore:
     def use(self, wire: Wire) -> None:
         """Go on over a new wire with all that is known."""
         self._wire, self._transactions = wire, Transactions(wire)
+
+    def peek_marker(self) -> Marker | Unreadable | None:
+        """Return the marker as it was committed last, whatever is open; wait for nothing.
+
+        Of what it shows nothing is remembered: it may be older than what is true.
+        """
+        limit_ms = min(_PEEK_MS, self._wire.options.max_block_ms)
+        found = read_offsets(
+            self._wire, self._name.marker_group, [self._place], stable=False, limit_ms=limit_ms
+        )
+        committed = found.get(self._place)
+        return None if committed is None else read_marker(committed.metadata, committed.offset)
 
     def describe_last(self) -> LastTransaction:
         """Return how the id's last transaction ended, and change nothing."""

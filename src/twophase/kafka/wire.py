@@ -226,12 +226,15 @@ class Wire:
         """Return the ids of the cluster's brokers."""
         return tuple(broker.node_id for broker in self._manager.cluster.brokers())
 
-    def coordinator(self, kind: int, key: str) -> int:
-        """Return the node that coordinates a group or a transactional id, remembered."""
+    def coordinator(self, kind: int, key: str, limit_ms: int | None = None) -> int:
+        """Return the node that coordinates a group or a transactional id, remembered.
+
+        Asks for `kafka.max.block.ms`, if not told otherwise.
+        """
         known = self._coordinators.get((kind, key))
         if known is not None:
             return known
-        deadline = self.clock.now_s() + self.options.max_block_ms / 1000
+        deadline = self.clock.now_s() + (limit_ms or self.options.max_block_ms) / 1000
         while True:
             code, node = self._find_coordinator(kind, key)
             if code == 0:

@@ -22,13 +22,26 @@ from twophase.errors import (
     OffsetsChanged,
     OwnedByAnother,
     RowRejected,
+    StoreUnavailable,
     WrongBatch,
 )
-from twophase.kafka.admin import TransactionState, list_transactions
+from twophase.kafka.admin import TransactionState, describe_transaction, list_transactions
 from twophase.kafka.offsets import read_offsets
 from twophase.kafka.store import KafkaStore
 from twophase.sink import write_batch
 from twophase.verify.proxy import ApiKey, KafkaProxy
+
+
+class Meanwhile(RowsEngine):
+    """Something happens while the transaction is open, with rows and marker in it."""
+
+    def __init__(self, wire, topic, rows, act):
+        super().__init__(wire, topic, rows)
+        self.act = act
+
+    def confirm(self):
+        super().confirm()
+        self.act()
 
 
 class Run:
@@ -40,10 +53,10 @@ class Run:
         self.machine = machine or Machine()
         self.run_id = uuid4().hex
 
-    def write(self, number, rows=None, *, offsets=None, first_try=False):
+    def write(self, number, rows=None, *, offsets=None, first_try=False, meanwhile=None):
         """Write one batch; return its outcome and the engine that it ran on."""
         rows = named(f"batch{number}", 3) if rows is None else rows
-        engine = RowsEngine(self.wire, self.topic, rows)
+        engine = Meanwhile(self.wire, self.topic, rows, meanwhile or (lambda: None))
         batch = Batch(self.owner, number, offsets or f"offsets-{number}", first_try)
         finished = write_batch(self.machine, self.run_id, batch, self.store, engine)
         return finished.outcome, engine
@@ -140,6 +153,82 @@ def test_another_query_is_refused(start, broker, topic):
     with pytest.raises(OwnedByAnother, match="query-a"):
         start(owner="query-b").write(0)
     assert values(broker.bootstrap_servers, topic) == batches(0)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "owner", "number", "offsets"),
+    [
+        (OwnedByAnother, "query-b", 0, None),
+        (CheckpointBehind, "query-a", 0, None),
+        (OffsetsChanged, "query-a", 1, "others"),
+    ],
+)
+def test_a_start_that_is_refused_leaves_the_one_at_work_alone(
+    refusal, owner, number, offsets, start, broker, topic, wire, sink_id
+):
+    """Between two batches, and in the middle of one: the identity that writes is still good."""
+
+    def identity():
+        seen = describe_transaction(wire, SinkName(sink_id).transactional_id)
+        return seen.producer_id, seen.epoch
+
+    def refused():
+        before = identity()
+        with pytest.raises(refusal):
+            start(owner=owner).write(number, offsets=offsets)
+        assert identity() == before
+
+    run = start()
+    run.write(0)
+    run.write(1)
+    refused()
+    outcome, engine = run.write(2, meanwhile=refused)
+    assert (outcome, engine.sent) == (Outcome.COMMITTED, 1)
+    assert run.write(3)[0] is Outcome.COMMITTED
+    assert values(broker.bootstrap_servers, topic) == batches(0, 1, 2, 3)
+
+
+def test_a_marker_that_a_dead_driver_left_pending_is_not_waited_for(start, connect, broker, topic):
+    """Only the taking of the id ends its transaction: a peek would wait for what comes after it."""
+
+    class Died(Exception):
+        pass
+
+    def die():
+        raise Died
+
+    dead = start()
+    dead.write(0)
+    with pytest.raises(Died):
+        dead.write(1, meanwhile=die)
+    impatient = start(via=connect(broker.bootstrap_servers, max_block_ms=1_500))
+    with pytest.raises(StoreUnavailable):
+        impatient.store.read_marker()
+    since_s = time.monotonic()
+    assert start().store.peek_marker().batch == 0
+    assert time.monotonic() - since_s < 1
+    assert start().write(1)[0] is Outcome.COMMITTED
+    assert values(broker.bootstrap_servers, topic) == batches(0, 1)
+
+
+def test_a_peek_without_an_answer_is_given_up_soon(start, connect, broker, topic):
+    """And the run begins as it would without one."""
+    start().write(0)
+    with KafkaProxy(broker.proxied) as proxy, pytest.MonkeyPatch.context() as patch:
+        run = start(via=connect(proxy.bootstrap_servers, request_timeout_ms=1_000))
+        caught = proxy.on(ApiKey.OFFSET_FETCH).cut(times=None)
+        describe_last = run.store.describe_last
+
+        def hear_again():
+            proxy.clear()
+            return describe_last()
+
+        patch.setattr(run.store, "describe_last", hear_again)
+        since_s = time.monotonic()
+        assert run.write(1)[0] is Outcome.COMMITTED
+        assert time.monotonic() - since_s < 10
+    assert caught.count >= 1
+    assert values(broker.bootstrap_servers, topic) == batches(0, 1)
 
 
 def test_a_checkpoint_that_was_rolled_back_is_refused(start, broker, topic):

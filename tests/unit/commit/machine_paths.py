@@ -25,6 +25,7 @@ SAMPLES = {
     type(event): event
     for event in (
         ARRIVED,
+        ev.MarkerPeeked(BEFORE),
         ev.LastTransactionSeen(LastTransaction.COMMITTED),
         ev.Owned("id-1"),
         ev.MarkerRead(BEFORE),
@@ -46,10 +47,16 @@ SAMPLES = {
         ev.Interrupted(KeyboardInterrupt()),
     )
 }
-_READING = (ARRIVED, ev.LastTransactionSeen(LastTransaction.COMMITTED), ev.Owned("id-1"))
+_READING = (
+    ARRIVED,
+    ev.MarkerPeeked(BEFORE),
+    ev.LastTransactionSeen(LastTransaction.COMMITTED),
+    ev.Owned("id-1"),
+)
 _SENDING = (*_READING, ev.MarkerRead(BEFORE), ev.Prepared(ROWS))
 _NEW_SINK = (
     ev.BatchArrived("run-1", replace(BATCH, first_try=True)),
+    ev.MarkerPeeked(None),
     ev.LastTransactionSeen(LastTransaction.NEVER_WAS),
     ev.Owned("id-1"),
     ev.MarkerRead(None),
@@ -57,8 +64,9 @@ _NEW_SINK = (
 _COMMITTED = (*_SENDING, ev.Sent(ROWS), ev.MarkerWritten(MARKER), ev.Committed("id-2"))
 PATHS = {
     State.NEW: (),
-    State.DESCRIBING: _READING[:1],
-    State.OWNING: _READING[:2],
+    State.PEEKING: _READING[:1],
+    State.DESCRIBING: _READING[:2],
+    State.OWNING: _READING[:3],
     State.READING: _READING,
     State.EXECUTING: (*_READING, ev.MarkerRead(MARKER)),
     State.FOUNDING: _NEW_SINK,

@@ -24,14 +24,17 @@ from unit.commit.machine_paths import (
 from twophase.commit import effects as do
 from twophase.commit import events as ev
 from twophase.commit.machine import TABLE, Machine, State
+from twophase.commit.marker import Unreadable
+from twophase.commit.recovery import LastTransaction
 from twophase.commit.transitions import transitions_markdown
-from twophase.errors import CheckpointBehind, ProtocolViolation, RecoveryError
+from twophase.errors import CheckpointBehind, OwnedByAnother, ProtocolViolation, RecoveryError
 
 S = State
 WRITE = do.WriteMarker("id-1", "query", 7, "hash-7", 3, 30)
 # What each legal event leads to, with the samples and paths of machine_paths.
 LEGAL = {
-    (S.NEW, ev.BatchArrived): (do.DescribeLast(), S.DESCRIBING),
+    (S.NEW, ev.BatchArrived): (do.PeekMarker(), S.PEEKING),
+    (S.PEEKING, ev.MarkerPeeked): (do.DescribeLast(), S.DESCRIBING),
     (S.DESCRIBING, ev.LastTransactionSeen): (do.Own(), S.OWNING),
     (S.OWNING, ev.Owned): (do.ReadMarker(), S.READING),
     (S.READING, ev.MarkerRead): (do.Prepare(1), S.PREPARING),
@@ -122,6 +125,37 @@ def test_the_markdown_names_every_transition():
     assert "| COMMITTING | CommitUnknown | always | Reacquire | REACQUIRING |" in lines
 
 
+OTHERS = replace(MARKER, owner="another")
+LATER = replace(MARKER, batch=8)
+CHANGED = replace(MARKER, offsets="others")
+
+
+@pytest.mark.parametrize("marker", [OTHERS, LATER, CHANGED], ids=["other's", "later", "changed"])
+def test_a_start_that_the_marker_refuses_takes_nothing(marker):
+    """The id is not even looked at; called again, it peeks again."""
+    machine = machine_in(S.PEEKING)
+    effect = machine.handle(ev.MarkerPeeked(marker))
+    assert isinstance(effect.error, RecoveryError)
+    assert (machine.state, machine.identity) == (S.FAILED, None)
+    assert machine.handle(ARRIVED) == do.PeekMarker()
+
+
+@pytest.mark.parametrize("found", [None, Unreadable("a tool wrote here"), BEFORE, MARKER])
+def test_what_is_peeked_at_says_nothing_else(found):
+    """Neither that the batch is written nor that it is not: the marker is read once more."""
+    machine = machine_in(S.PEEKING)
+    assert machine.handle(ev.MarkerPeeked(found)) == do.DescribeLast()
+    last = (ev.LastTransactionSeen(LastTransaction.UNKNOWN), ev.Owned("id-1"))
+    assert play(machine, *last) == do.ReadMarker()
+    assert machine.handle(ev.MarkerRead(MARKER)) == do.ExecutePlan()
+
+
+def test_a_marker_that_came_since_the_peek_decides():
+    """Another query has founded the sink in between."""
+    machine = machine_in(S.READING)
+    assert isinstance(machine.handle(ev.MarkerRead(OTHERS)).error, OwnedByAnother)
+
+
 def test_two_batches_of_one_run():
     """The second batch uses the identity that came with the first one's commit, at once."""
     machine = machine_in(S.READY)
@@ -163,7 +197,7 @@ def test_the_marker_is_read_back(found):
 def test_another_run_begins_anew(state):
     """A restart with the same sink object owns the id and reads the marker."""
     machine = machine_in(state)
-    assert play(machine, ev.BatchArrived("run-2", BATCH)) == do.DescribeLast()
+    assert play(machine, ev.BatchArrived("run-2", BATCH)) == do.PeekMarker()
     assert play(machine, *PATHS[S.READING][1:]) == do.ReadMarker()
     assert play(machine, ev.MarkerRead(MARKER)) == do.ExecutePlan()
 
@@ -192,7 +226,7 @@ def test_a_run_that_failed_before_it_owned_looks_again():
     """There is no identity to re-acquire yet."""
     machine = machine_in(S.OWNING)
     play(machine, ev.Interrupted(ERROR))
-    assert machine.handle(ARRIVED) == do.DescribeLast()
+    assert machine.handle(ARRIVED) == do.PeekMarker()
 
 
 def test_a_sink_without_a_marker_gets_one():

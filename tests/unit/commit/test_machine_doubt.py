@@ -36,6 +36,7 @@ def decided(last, marker, *, first_try=False, before=BEFORE):
     play(
         machine,
         ev.BatchArrived("run-1", replace(BATCH, first_try=first_try)),
+        ev.MarkerPeeked(before),
         ev.LastTransactionSeen(Last.COMMITTED),
         ev.Owned("id-1"),
         ev.MarkerRead(before),
@@ -133,7 +134,8 @@ def test_an_open_transaction_seen_by_a_failed_reacquire_proves_nothing():
 def test_a_witness_may_be_withdrawn_when_the_id_is_taken(revised, expected):
     """The store showed an abort, and then an older owner may have gone on and committed."""
     machine = Machine()
-    play(machine, ARRIVED, ev.LastTransactionSeen(Last.ABORTED), ev.Owned("id-1", revised))
+    looked = (ev.MarkerPeeked(None), ev.LastTransactionSeen(Last.ABORTED))
+    play(machine, ARRIVED, *looked, ev.Owned("id-1", revised))
     assert isinstance(machine.handle(ev.MarkerRead(None)), expected)
 
 
@@ -244,6 +246,7 @@ def test_a_missing_marker_is_told_where_batches_should_have_left_one():
     play(
         machine,
         ev.BatchArrived("run-1", replace(BATCH, first_try=True)),
+        ev.MarkerPeeked(None),
         ev.LastTransactionSeen(Last.NEVER_WAS),
         ev.Owned("id-1"),
         ev.MarkerRead(None),

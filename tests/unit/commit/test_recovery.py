@@ -53,6 +53,20 @@ def test_a_marker_decides_alone(name, last, first_try):
     assert outcome(batch, MARKERS[name], last) == EXPECTED[name]
 
 
+def test_a_refusal_by_a_marker_holds_for_every_later_one():
+    """So one that is older than what is true may refuse: a sink keeps its owner and goes on."""
+    markers = [
+        Marker(owner, number, f"hash-{version}", 1, 1, 0, 1)
+        for owner, number, version in itertools.product("ab", range(4), range(2))
+    ]
+    for number, older, newer in itertools.product(range(4), markers, markers):
+        goes_on = newer.owner == older.owner and newer.batch > older.batch
+        if goes_on or newer == older:
+            batch = Batch("a", number, "hash-0", first_try=False)
+            before, now = (decide(batch, each, LastTransaction.OPEN) for each in (older, newer))
+            assert isinstance(before, Decision) or not isinstance(now, Decision)
+
+
 @pytest.mark.parametrize(
     ("number", "first_try", "last"),
     list(itertools.product([0, 7], [True, False], LastTransaction)),

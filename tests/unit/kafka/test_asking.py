@@ -20,7 +20,7 @@ NOT_COORDINATOR, LOADING, CONCURRENT, FENCED = 16, 14, 51, 90
 LOST = StoreUnavailable("the answer was lost")
 
 
-def commit(*, asked_before=False):
+def commit(**more):
     """A commit, as `Transactions` asks it."""
     return Asking(
         Question(
@@ -31,7 +31,7 @@ def commit(*, asked_before=False):
             table=answers.END_TXN,
             ids={"transactional_id": "orders"},
             in_doubt=CommitOutcomeUnknown,
-            asked_before=asked_before,
+            **more,
         )
     )
 
@@ -111,6 +111,11 @@ def test_time_runs_out():
     error = asking.out_of_time(100)
     assert isinstance(error, CommitOutcomeUnknown)
     assert "100 ms (kafka.max.block.ms), last: CONCURRENT_TRANSACTIONS (51)" in str(error)
+
+
+def test_a_limit_of_its_own_is_no_setting():
+    """Nobody is sent to a setting that would change nothing."""
+    assert "within 100 ms, last:" in str(commit(limit_ms=100).out_of_time(100))
 
 
 def test_a_question_without_doubt_is_refused_as_it_is():
