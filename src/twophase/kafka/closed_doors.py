@@ -37,7 +37,7 @@ _NOTHING_IN_COMMON: Final = re.compile(
 
 def refusal(failure: BaseException, host: str, security: Security) -> TwoPhaseError | None:
     """Return what will not change by itself; None where trying again may help."""
-    for cause in _causes(failure):
+    for cause in causes(failure):
         if isinstance(cause, TwoPhaseError):
             return cause
         for kind, told in _TOLD.items():
@@ -51,7 +51,7 @@ def hint(failure: BaseException | None, security: Security) -> str:
     if failure is None:
         return "no reason was given"
     said = _said(failure)
-    if any(isinstance(cause, ssl.SSLEOFError) for cause in _causes(failure)):
+    if any(isinstance(cause, ssl.SSLEOFError) for cause in causes(failure)):
         return (
             f"it ended the connection in the TLS handshake; a port without TLS does so, and then "
             f"{_PROTOCOL} must be PLAINTEXT or SASL_PLAINTEXT and not {security.protocol}"
@@ -65,7 +65,7 @@ def hint(failure: BaseException | None, security: Security) -> str:
     return said
 
 
-def _causes(failure: BaseException | None) -> Iterator[BaseException]:
+def causes(failure: BaseException | None) -> Iterator[BaseException]:
     """Yield a failure and what it was made of: kafka-python wraps errors as arguments."""
     for _ in range(5):
         if failure is None:

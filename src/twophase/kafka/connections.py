@@ -21,7 +21,7 @@ from kafka.net.inet import create_connection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
-from twophase.kafka.closed_doors import refusal
+from twophase.kafka.closed_doors import causes, refusal
 from twophase.kafka.security import Security
 
 if TYPE_CHECKING:
@@ -76,7 +76,10 @@ class _TlsFailed(kafka_errors.KafkaConnectionError):  # type: ignore[misc]
 
 
 class Connections(KafkaConnectionManager):  # type: ignore[misc]
-    """The connections of one cluster; `last_failure` says why the latest one did not open."""
+    """The connections of one cluster; `last_failure` says why the latest one did not open.
+
+    One that the clock has cut off says nothing of a broker, and does not stand for one that does.
+    """
 
     def __init__(self, net: Any, security: Security, **settings: Any) -> None:
         super().__init__(net, **settings)
@@ -99,8 +102,15 @@ class Connections(KafkaConnectionManager):  # type: ignore[misc]
         if failure is not None:
             self._note(node, failure)
 
+    def _keep(self, failure: BaseException) -> None:
+        cut_off = any(
+            isinstance(cause, kafka_errors.KafkaTimeoutError) for cause in causes(failure)
+        )
+        if self.last_failure is None or not cut_off:
+            self.last_failure = failure
+
     def _note(self, node: Any, failure: BaseException) -> None:
-        self.last_failure = failure
+        self._keep(failure)
         if not self.cluster.is_bootstrap(node.node_id):
             return
         refused = refusal(failure, f"{node.host}:{node.port}", self._security)
@@ -123,7 +133,7 @@ class Connections(KafkaConnectionManager):  # type: ignore[misc]
                 timeout_at=timeout_at,
             )
         except Exception as error:
-            self.last_failure = error
+            self._keep(error)
             raise
         if not self.ssl_enabled:
             return _PlainTransport(self._net, sock, host=node.host)

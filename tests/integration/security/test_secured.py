@@ -220,9 +220,38 @@ def test_the_wrong_protocol_for_a_port(secured):
     # These may be a broker that goes down, so they are tried until time runs out.
     plain = secured.client_options("etl", "SASL_PLAINTEXT")["bootstrap.servers"]
     with pytest.raises(StoreUnavailable, match="a port that asks for a password does so"):
-        brokers({"bootstrap.servers": plain}, max_block_ms=3_000)
+        brokers({"bootstrap.servers": plain}, max_block_ms=5_000)
     with pytest.raises(StoreUnavailable, match="a port without TLS does so"):
-        brokers(password | {"bootstrap.servers": plain}, max_block_ms=3_000)
+        brokers(password | {"bootstrap.servers": plain}, max_block_ms=5_000)
+
+
+def test_a_try_that_the_clock_cuts_off_hides_no_reason():
+    """What the one before it has met is told: here the end of a handshake, and then silence."""
+    held = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(30)
+
+        def serve():
+            with suppress(OSError):
+                ended, _ = listener.accept()
+                with ended:
+                    ended.recv(65_536)
+                while True:
+                    held.append(listener.accept()[0])
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        options = {
+            "bootstrap.servers": f"127.0.0.1:{listener.getsockname()[1]}",
+            "security.protocol": "SSL",
+        }
+        with pytest.raises(StoreUnavailable, match="a port without TLS does so"):
+            brokers(options, max_block_ms=5_000)
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join(15)
+    assert held
+    for silent in held:
+        silent.close()
 
 
 @contextmanager
