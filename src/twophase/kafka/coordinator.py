@@ -28,8 +28,8 @@ class Question:
     `once`: a repeat would not mean the same any more, so the asker has to look before it; every
     ask without a decision is `Unsettled`. `alone`: one without an answer is, because it could be
     acted on long after a repeat of it. `limit_ms` is how long to go on asking, where that is not
-    `kafka.max.block.ms`. `topics` and `group` are those that it is about, for a
-    missing right to be said by name.
+    `kafka.max.block.ms`. `topics` and `group` are those that it is about, for a missing right to be
+    said by name.
     """
 
     kind: int
